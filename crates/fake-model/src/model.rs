@@ -347,6 +347,11 @@ impl TextModel for FakeModel {
         }
     }
 
+    fn clear_cache(&self) -> Result<()> {
+        self.seen.cleared.fetch_add(1, Ordering::SeqCst);
+        self.check_open()
+    }
+
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         self.inspects.then_some(self)
     }

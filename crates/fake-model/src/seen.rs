@@ -24,6 +24,8 @@ pub struct Seen {
     pub held: AtomicBool,
     /// Seconds since the engine's last step.
     pub stalled: AtomicUsize,
+    /// How often freed memory was asked to go back.
+    pub cleared: AtomicUsize,
     /// Whether the model was closed.
     pub closed: AtomicBool,
     /// Texts that are being tokenized.

@@ -28,7 +28,8 @@ pub trait Backend: Send + Sync {
     /// The name under which it is registered, such as the device's.
     fn name(&self) -> &str;
 
-    /// When the registry tries it, where no backend is asked for. Equals are tried by name.
+    /// When the registry tries it, where no backend is asked for. Equals are tried by name. A backend that leaves
+    /// this out comes after one of the CPU alone: one for an accelerator states so, whatever its name.
     fn preference(&self) -> Preference {
         Preference::default()
     }

@@ -26,7 +26,8 @@ pub struct GenerateMetrics {
     pub accepted_draft_tokens: usize,
     /// From entering the queue until the engine took the request up.
     pub queue_duration: Duration,
-    /// From being taken up until the first token was known.
+    /// From being taken up until the first token was known, or the prompt was computed where none is asked for. Zero where
+    /// neither came to pass: how much of the prompt was computed is not told then.
     pub prefill_duration: Duration,
     /// From the first token until the last.
     pub decode_duration: Duration,
@@ -36,7 +37,7 @@ pub struct GenerateMetrics {
     /// What the engine took to compute the vectors of the prompt's pictures, a part of the prefill: zero
     /// where all of them were kept.
     pub picture_tower: Duration,
-    /// From entering the queue until the end.
+    /// From entering the queue until the end; of a batch, from the call until all of it was done.
     pub total_duration: Duration,
     /// From entering the queue until the first token was handed over; `None` without one.
     pub time_to_first_token: Option<Duration>,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Instant;
 
 use crate::{
     AnswerReader, Answering, AttentionInspector, BatchResult, Capabilities, ChatOptions,
@@ -169,7 +170,8 @@ pub trait TextModel: Send + Sync {
     }
 
     /// Continues every prompt with the same options; one prompt's error leaves the others alone.
-    /// Afterwards [`metrics`](Self::metrics) are the sums over the prompts that ended well.
+    /// Afterwards [`metrics`](Self::metrics) are the sums over the prompts that ended well, and their
+    /// `total_duration` is that of the call: the requests' own times overlap.
     ///
     /// # Errors
     /// What concerns all prompts: the options, a closed model.
@@ -288,6 +290,15 @@ pub trait TextModel: Send + Sync {
         Ok(())
     }
 
+    /// Gives memory back that was freed and that the engine keeps for the next request. What requests that run
+    /// now need, and what a prefix cache holds, stays. Without a body of its own, a model keeps none.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; what the device says.
+    fn clear_cache(&self) -> Result<()> {
+        self.check_open()
+    }
+
     /// The model's attention, where it can be looked at.
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         None
@@ -328,10 +339,12 @@ fn generate_each<M: TextModel + ?Sized>(
     prompts: &[Prompt],
     options: &GenerateOptions,
 ) -> Result<Vec<BatchResult>> {
+    let started = Instant::now();
     let results = queue_each(model, prompts, options)?;
     if let Some(last) = model.last_metrics() {
         let outcomes = results.iter().filter_map(|result| result.outcome.as_ref());
-        last.set(GenerateMetrics::sum(outcomes.map(|outcome| &outcome.metrics)));
+        let sum = GenerateMetrics::sum(outcomes.map(|outcome| &outcome.metrics));
+        last.set(GenerateMetrics { total_duration: started.elapsed(), ..sum });
     }
     Ok(results)
 }

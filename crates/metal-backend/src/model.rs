@@ -1,5 +1,6 @@
 //! A loaded model as the contract sees it.
 
+mod attention;
 mod honoured;
 mod laid;
 mod prompts;
@@ -8,10 +9,9 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use inference_core::{
-    AnswerReader, AttentionInspector, AttentionSnapshot, Capabilities, ChatOptions,
-    ClassifyOptions, ClassifyResult, EngineStatus, Error, Feature, GenerateOptions, Generation,
-    InspectOptions, LabelScore, LastMetrics, Message, ModelInfo, Prompt, RenderedPrompt, Result,
-    TextModel, Token,
+    AnswerReader, AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
+    EngineStatus, Error, Feature, GenerateOptions, Generation, LabelScore, LastMetrics, Message,
+    ModelInfo, Prompt, RenderedPrompt, Result, TextModel, Token,
 };
 use inference_text::answer::{AnswerParser, Family, Tool};
 use inference_text::constraint::{self, Constraints};
@@ -21,7 +21,7 @@ use inference_text::{
 
 use crate::config::Config;
 use crate::engine::{
-    ClassifyJob, DrawOptions, Engine, InspectJob, Job, JobSender, PromptLogprobs, Scores, TextState,
+    ClassifyJob, DrawOptions, Engine, Job, JobSender, PromptLogprobs, Scores, TextState,
 };
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
@@ -159,24 +159,6 @@ impl MlxModel {
         description.refused.extend(of_ranks);
         let sight = text.sight(&description, &options.config, &options.files);
         Ok(text.complete(description, kernels, sight.as_ref().map_err(Clone::clone)))
-    }
-
-    /// The layers to look at: those that `options` name, else all that have attention.
-    fn inspected(&self, options: &InspectOptions) -> Result<Vec<usize>> {
-        let chosen = options.chosen(self.info.num_layers)?;
-        if options.layers.is_none() {
-            return Ok(self.attention_layers.clone());
-        }
-        match chosen.iter().find(|layer| !self.attention_layers.contains(layer)) {
-            None => Ok(chosen),
-            Some(layer) => Err(Error::InvalidOption {
-                option: "layers",
-                reason: format!(
-                    "layer {layer} has no attention but a recurrent state; layers with attention are {:?}",
-                    self.attention_layers
-                ),
-            }),
-        }
     }
 
     /// The options with what the model's own generation config asks for.
@@ -450,6 +432,10 @@ impl TextModel for MlxModel {
         self.engine.follow()
     }
 
+    fn clear_cache(&self) -> Result<()> {
+        self.engine.clear_cache()
+    }
+
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
         Some(self)
     }
@@ -460,33 +446,6 @@ impl TextModel for MlxModel {
 
     fn close(&self) {
         self.engine.close();
-    }
-}
-
-impl AttentionInspector for MlxModel {
-    fn inspect_attention(
-        &self,
-        prompt: &Prompt,
-        options: &InspectOptions,
-    ) -> Result<AttentionSnapshot> {
-        self.engine.check_open()?;
-        options.validate()?;
-        let chosen = self.inspected(options)?;
-        let laid = self.laid_out(prompt)?;
-        self.check_prompt(&laid, 0)?;
-        let Laid { ids, scene, .. } = laid;
-        let seq_len = ids.len();
-        let layers = self.engine.inspect(|reply| InspectJob {
-            number: 0,
-            ids,
-            scene,
-            layers: chosen,
-            weights: options.weights,
-            cancel: options.cancel.clone(),
-            queued_at: Instant::now(),
-            reply,
-        })?;
-        Ok(AttentionSnapshot { architecture: self.info.architecture.clone(), seq_len, layers })
     }
 }
 

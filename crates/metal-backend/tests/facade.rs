@@ -261,7 +261,8 @@ fn a_path_is_loaded_by_what_the_program_registered() {
     };
     let mlx = MlxBackend::with_options(folder.path(), options).unwrap();
     assert!(mlx.available());
-    assert_eq!(*events.lock().unwrap(), ["mlx: qwen3 on cpu: 1 layers, 0 MB"]);
+    let loading = format!("mlx: loading {}", folder.path().display());
+    assert_eq!(*events.lock().unwrap(), [&*loading, "mlx: qwen3 on cpu: 1 layers, 0 MB"]);
     assert!(mlx.generate("abc", &GenOpts { max_tokens: Some(3), ..greedy() }).is_ok());
     mlx.close();
     assert!(!mlx.available());

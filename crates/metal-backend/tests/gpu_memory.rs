@@ -171,6 +171,25 @@ fn what_a_load_and_requests_leave_behind_is_given_back() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn freed_memory_goes_back_at_once_when_a_program_asks() {
+    let options = LoadOptions { cache_limit: Some(16 << 30), ..Default::default() };
+    let model = load_random(SMALL, &options).unwrap();
+    let cached = || memory::cached().unwrap();
+    generate(&*model, &prompt(0, 4096), 8).unwrap();
+    let kept = cached();
+    model.clear_cache().unwrap();
+    println!("kept after a request: {} MiB, then {} MiB", kept >> 20, cached() >> 20);
+    assert!(kept > 0);
+    assert_eq!(cached(), 0);
+    // Beside a request that runs, too.
+    let mut running = model.generate(&prompt(1, 256), &some(200)).unwrap();
+    running.next().unwrap().unwrap();
+    model.clear_cache().unwrap();
+    assert_eq!(running.count(), 199);
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn under_a_tight_limit_more_requests_than_fit_end_and_hold_no_more() {
     const LIMIT: u64 = 4 << 30;
     const REQUESTS: usize = 128;

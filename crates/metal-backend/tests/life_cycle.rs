@@ -8,7 +8,9 @@ mod tiny;
 
 use std::sync::{Mutex, PoisonError};
 
-use inference_core::{CancelToken, FinishReason, GenerateOptions, LoadOptions, Prompt, TextModel};
+use inference_core::{
+    CancelToken, Error, FinishReason, GenerateOptions, LoadOptions, Prompt, TextModel,
+};
 use serde_json::json;
 use tiny::Checkpoint;
 
@@ -105,4 +107,19 @@ fn requests_that_fail_or_are_cancelled_leave_memory_as_it_was() {
         assert_eq!(settled(), before);
     }
     drop(model);
+}
+
+#[test]
+fn freed_memory_can_be_asked_for_at_any_time_until_the_model_is_closed() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let model = Checkpoint::with_sizes(2, 64, 128).model();
+    assert_eq!(model.clear_cache(), Ok(()), "before the first request");
+    let expected: Vec<_> = model.generate(&"abc".into(), &some(40)).unwrap().collect();
+    let mut running = model.generate(&"abc".into(), &some(40)).unwrap();
+    let first = running.next().unwrap();
+    assert_eq!(model.clear_cache(), Ok(()), "while one runs");
+    assert_eq!([first].into_iter().chain(running).collect::<Vec<_>>(), expected);
+    assert_eq!(mlx_ffi::memory::cached().unwrap(), 0);
+    model.close();
+    assert_eq!(model.clear_cache(), Err(Error::Closed));
 }

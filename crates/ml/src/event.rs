@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What takes events, on the thread that called the backend. Its text is a line for a log.
@@ -11,6 +12,11 @@ pub type Log = Arc<dyn Fn(&Event) + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
+    /// A model is about to be loaded.
+    Loading {
+        /// Its folder.
+        path: PathBuf,
+    },
     /// A model was loaded.
     Loaded {
         /// Its architecture.
@@ -26,6 +32,8 @@ pub enum Event {
     MemoryHigh {
         /// Bytes in use by arrays of the process, the request's own freed.
         active_bytes: u64,
+        /// The most bytes that were in use during the request.
+        peak_bytes: u64,
         /// Bytes of the model's weights.
         weight_bytes: u64,
         /// Of the bytes in use, those of other requests that run now.
@@ -47,21 +55,27 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mb = |bytes: &u64| bytes / 1_000_000;
         match self {
+            Event::Loading { path } => write!(f, "mlx: loading {}", path.display()),
             Event::Loaded { architecture, device, num_layers, weight_bytes } => write!(
                 f,
                 "mlx: {architecture} on {device}: {num_layers} layers, {} MB",
                 mb(weight_bytes)
             ),
-            Event::MemoryHigh { active_bytes, weight_bytes, kv_bytes, prefix_cache_bytes } => {
-                write!(
-                    f,
-                    "mlx: {} MB in use, over three times the model's {} MB; running requests hold {} MB, the prefix cache {} MB",
-                    mb(active_bytes),
-                    mb(weight_bytes),
-                    mb(kv_bytes),
-                    mb(prefix_cache_bytes)
-                )
-            }
+            Event::MemoryHigh {
+                active_bytes,
+                peak_bytes,
+                weight_bytes,
+                kv_bytes,
+                prefix_cache_bytes,
+            } => write!(
+                f,
+                "mlx: {} MB in use, {} MB at the peak, over three times the model's {} MB; running requests hold {} MB, the prefix cache {} MB",
+                mb(active_bytes),
+                mb(peak_bytes),
+                mb(weight_bytes),
+                mb(kv_bytes),
+                mb(prefix_cache_bytes)
+            ),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inference_core::{
-    ChatOptions, Feature, FinishReason, Generation, LoadOptions, Message, ModelInfo, Prompt,
-    Registry, TextModel,
+    ChatOptions, Feature, FinishReason, GenerateMetrics, Generation, LoadOptions, Message,
+    ModelInfo, Prompt, Registry, TextModel,
 };
 
 use crate::{
@@ -56,9 +56,10 @@ impl fmt::Debug for MlxOptions {
 /// A loaded model behind [`Backend`] and [`StreamingBackend`].
 ///
 /// It takes no lock: requests wait in the engine's own queue, where their cancel tokens are looked
-/// at. After each request it compares the memory in use with the model's own. The cleaning up is
-/// done by then: the request's state is dropped before the look, and an engine gives freed memory
-/// back at a request's end. What is still held belongs to others, and the log is told.
+/// at. After each request it compares the memory in use with the model's own. The request's state is
+/// freed by then, so what is in use belongs to others: the log is told, and what was freed goes back
+/// ([`clear_cache`](Self::clear_cache)). A CPU's engine keeps nothing of that; a GPU's keeps it for the next request,
+/// and gives it back after a second without one.
 pub struct MlxBackend {
     model: Arc<dyn TextModel>,
     /// What loaded the model, where this backend had it loaded.
@@ -105,13 +106,12 @@ impl MlxBackend {
             None => registry.default_backend()?.name().to_owned(),
         };
         load.backend = Some(name.clone());
+        if let Some(log) = &log {
+            log(&Event::Loading { path: path.clone() });
+        }
         let model = registry.load_model(&path, &load)?;
-        let backend = MlxBackend {
-            model: Arc::from(model),
-            loader: registry.get(&name),
-            path: Some(path),
-            log,
-        };
+        let loader = registry.get(&name);
+        let backend = MlxBackend { model: Arc::from(model), loader, path: Some(path), log };
         let info = backend.model.info();
         backend.tell(|| Event::Loaded {
             architecture: info.architecture.clone(),
@@ -141,6 +141,14 @@ impl MlxBackend {
     /// The model behind the facade.
     pub fn model(&self) -> &Arc<dyn TextModel> {
         &self.model
+    }
+
+    /// Gives memory back that was freed and that the engine keeps for the next request. What runs goes on.
+    ///
+    /// # Errors
+    /// [`inference_core::Error::Closed`]; what the device says.
+    pub fn clear_cache(&self) -> inference_core::Result<()> {
+        self.model.clear_cache()
     }
 
     /// Ends running requests and frees the model. Calling it again changes nothing.
@@ -226,7 +234,9 @@ impl MlxBackend {
         let outcome = generation.outcome().cloned();
         // Cancels what the callback stopped, and frees what the request holds here.
         drop(generation);
-        self.look_at_memory(outcome.as_ref().map(|outcome| outcome.metrics.active_memory_bytes));
+        if let Some(outcome) = &outcome {
+            self.look_at_memory(&outcome.metrics);
+        }
         let cancelled = |outcome: &inference_core::Outcome| {
             matches!(outcome.finish_reason, FinishReason::Cancelled)
         };
@@ -240,10 +250,10 @@ impl MlxBackend {
         }
     }
 
-    /// Tells the log where `active_bytes` pass three times the model's own.
-    fn look_at_memory(&self, active_bytes: Option<u64>) {
+    /// Where the bytes in use pass three times the model's own: tells the log, and has what was freed go back.
+    fn look_at_memory(&self, metrics: &GenerateMetrics) {
         let weight_bytes = self.model.info().weight_bytes;
-        let Some(active_bytes) = active_bytes else { return };
+        let active_bytes = metrics.active_memory_bytes;
         // A model that does not say what it weighs cannot be compared with.
         if weight_bytes == 0 || active_bytes <= weight_bytes.saturating_mul(MEMORY_FACTOR) {
             return;
@@ -252,11 +262,14 @@ impl MlxBackend {
             let status = self.model.status();
             Event::MemoryHigh {
                 active_bytes,
+                peak_bytes: metrics.peak_memory_bytes,
                 weight_bytes,
                 kv_bytes: status.kv_bytes,
                 prefix_cache_bytes: status.prefix_cache_bytes,
             }
         });
+        // A model that was closed meanwhile holds nothing, and a device that fails tells the next request.
+        let _ = self.clear_cache();
     }
 }
 

@@ -1,10 +1,12 @@
-//! System messages for Gemma, whose chat format has no such role.
+//! System messages for Gemma 1 to 3, whose chat format has no such role.
 
 use inference_core::{Error, Message, Result, Role, Value};
 
-/// Whether models of that architecture get system messages as the user's.
+/// Whether models of that architecture get system messages as the user's. Gemma 4 has a turn for them.
 pub(crate) fn is_needed(architecture: &str, messages: &[Message]) -> bool {
-    architecture.starts_with("gemma") && messages.iter().any(|m| m.role == Role::System)
+    let has_no_role = architecture == "gemma"
+        || ["gemma2", "gemma3"].iter().any(|family| architecture.starts_with(family));
+    has_no_role && messages.iter().any(|message| message.role == Role::System)
 }
 
 /// Each system message as a user's turn `[System: …]`.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inference_core::{
-    Backend, Capabilities, Error, Feature, LoadOptions, Result, Support, TextModel,
+    Backend, Capabilities, Error, Feature, LoadOptions, Preference, Result, Support, TextModel,
 };
 
 use crate::EchoModel;
@@ -25,6 +25,11 @@ pub fn register() -> Result<()> {
 impl Backend for EchoBackend {
     fn name(&self) -> &str {
         "echo"
+    }
+
+    /// It computes on the CPU alone. Where this is left out, a backend comes after those that do.
+    fn preference(&self) -> Preference {
+        Preference::Cpu
     }
 
     /// A backend that needs a device says here which one is missing.

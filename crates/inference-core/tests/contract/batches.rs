@@ -42,11 +42,12 @@ fn each_result_has_its_own_prompts_log_probabilities() {
 }
 
 #[test]
-fn the_models_metrics_are_the_batchs_sums() {
+fn the_models_metrics_are_the_batchs_sums_and_the_time_of_the_call() {
     let metrics = GenerateMetrics {
         cached_prompt_tokens: 1,
         prefill_duration: Duration::from_millis(2),
         decode_duration: Duration::from_millis(5),
+        total_duration: Duration::from_secs(3600),
         time_to_first_token: Some(Duration::from_millis(2)),
         peak_memory_bytes: 7,
         active_memory_bytes: 3,
@@ -63,8 +64,11 @@ fn the_models_metrics_are_the_batchs_sums() {
     assert_eq!((sums.peak_memory_bytes, sums.active_memory_bytes), (7, 3));
     // Three tokens came after the first ones, in 15 ms.
     assert!((sums.decode_tokens_per_second() - 200.0).abs() < 1e-6);
+    // The requests took an hour each, the call did not.
+    assert!(sums.total_duration < Duration::from_secs(600), "{:?}", sums.total_duration);
     model.batch_generate(&[], &GenerateOptions::default()).unwrap();
-    assert_eq!(model.metrics(), Some(GenerateMetrics::default()), "nothing cost nothing");
+    let nothing = GenerateMetrics { total_duration: Duration::ZERO, ..model.metrics().unwrap() };
+    assert_eq!(nothing, GenerateMetrics::default(), "nothing cost nothing");
 }
 
 #[test]

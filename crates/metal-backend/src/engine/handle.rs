@@ -156,6 +156,17 @@ impl Engine {
         self.ask(|reply| Command::Inspect(Box::new(job(reply))))
     }
 
+    /// Gives freed memory back between two steps, and waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; why nothing can be computed any more; what the device says.
+    pub fn clear_cache(&self) -> Result<(), Error> {
+        self.check_takes()?;
+        let (reply, answer) = mpsc::channel();
+        self.commands.send(Command::ClearCache(reply)).map_err(|_| Error::Closed)?;
+        answer.recv().unwrap_or(Err(Error::Closed))
+    }
+
     /// Queues what answers once, and waits for the answer.
     fn ask<T>(
         &self,

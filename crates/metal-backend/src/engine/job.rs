@@ -1,9 +1,9 @@
 //! What callers hand to the engine thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-use inference_core::GenerateOptions;
+use inference_core::{Error, GenerateOptions};
 use inference_text::constraint::Matcher;
 
 use super::classify::ClassifyJob;
@@ -44,6 +44,8 @@ pub(super) enum Command {
     Run(Box<Job>),
     Classify(Box<ClassifyJob>),
     Inspect(Box<InspectJob>),
+    /// Freed memory goes back; whoever asked waits for that.
+    ClearCache(mpsc::Sender<Result<(), Error>>),
     Close,
     /// Another rank is lost, for this reason.
     Lost(String),

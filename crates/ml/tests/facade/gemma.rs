@@ -1,4 +1,4 @@
-//! System messages: a user's turn for Gemma, untouched for every other model.
+//! System messages: a user's turn for Gemma 1 to 3, untouched for every other model.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn turns(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn gemma_gets_system_messages_as_the_users() {
-    for architecture in ["gemma2", "gemma3", "gemma3_text"] {
+    for architecture in ["gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n"] {
         let expected = [
             ("user", "[System: Be brief.]"),
             ("user", "Why?"),
@@ -64,7 +64,9 @@ fn a_template_that_wants_turns_gets_it_within_the_users_next() {
 fn other_models_and_other_conversations_keep_their_messages() {
     let expected =
         [("system", "Be brief."), ("user", "Why?"), ("assistant", "So."), ("user", "How?")];
-    assert_eq!(given(of("qwen3"), &messages()), turns(&expected));
+    for architecture in ["qwen3", "gemma4", "gemma4_text"] {
+        assert_eq!(given(of(architecture), &messages()), turns(&expected), "{architecture}");
+    }
     assert_eq!(given(strict("gemma3"), &messages()[1..]), turns(&expected[1..]));
 }
 

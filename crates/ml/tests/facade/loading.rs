@@ -1,5 +1,6 @@
 //! Loading through a registry: limits, availability, log lines and the look at the memory.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use fake_model::{FakeBackend, FakeModel};
@@ -105,30 +106,54 @@ fn the_log_prints_unless_another_one_or_none_is_asked_for() {
 }
 
 #[test]
-fn a_load_writes_a_line_with_layers_and_megabytes() {
+fn a_load_writes_a_line_before_it_and_one_with_layers_and_megabytes() {
     let backend = abacus();
     let (log, events) = log();
+    let again = Arc::clone(&log);
     let options = MlxOptions { log: Some(log), ..MlxOptions::default() };
     MlxBackend::from_registry(&registry(&backend), "some/model", options).unwrap();
     let lines: Vec<String> = events.lock().unwrap().iter().map(Event::to_string).collect();
-    assert_eq!(lines, ["mlx: qwen3 on abacus: 4 layers, 1000 MB"]);
+    assert_eq!(lines, ["mlx: loading some/model", "mlx: qwen3 on abacus: 4 layers, 1000 MB"]);
+    // What cannot be loaded was tried.
+    events.lock().unwrap().clear();
+    let options = MlxOptions { log: Some(again), ..MlxOptions::default() };
+    assert!(MlxBackend::from_registry(&registry(&backend), "broken", options).is_err());
+    assert_eq!(*events.lock().unwrap(), [Event::Loading { path: "broken".into() }]);
 }
 
 #[test]
-fn memory_past_three_times_the_models_is_told_with_the_numbers() {
+fn memory_past_three_times_the_models_is_told_with_the_numbers_and_what_was_freed_goes_back() {
     for (active_memory_bytes, is_told) in [(3_000_000_000, false), (3_000_000_001, true)] {
-        let metrics = GenerateMetrics { active_memory_bytes, ..GenerateMetrics::default() };
+        let peak_memory_bytes = 3_500_000_000;
+        let metrics = GenerateMetrics {
+            active_memory_bytes,
+            peak_memory_bytes,
+            ..GenerateMetrics::default()
+        };
         let (log, events) = log();
-        let reply = MlxBackend::over(Arc::new(FakeModel { metrics, ..model() }))
-            .with_log(log)
-            .generate("x", &GenOpts::default());
-        assert_eq!(reply.unwrap().text, "a");
+        let model = FakeModel { metrics, ..model() };
+        let seen = Arc::clone(&model.seen);
+        let mlx = MlxBackend::over(Arc::new(model)).with_log(log);
+        assert_eq!(mlx.generate("x", &GenOpts::default()).unwrap().text, "a");
+        let times = usize::from(is_told);
+        assert_eq!(seen.cleared.load(Ordering::SeqCst), times);
         let events = events.lock().unwrap();
-        assert_eq!(events.len(), usize::from(is_told));
+        assert_eq!(events.len(), times);
         for event in &*events {
             let line = event.to_string();
-            assert!(line.contains("3000 MB in use") && line.contains("1000 MB"), "{line}");
-            assert!(line.contains("requests hold 5 MB"), "{line}");
+            assert!(line.contains("3000 MB in use, 3500 MB at the peak"), "{line}");
+            assert!(line.contains("1000 MB") && line.contains("requests hold 5 MB"), "{line}");
         }
     }
+}
+
+#[test]
+fn a_program_can_ask_for_freed_memory_until_the_model_is_closed() {
+    let model = model();
+    let seen = Arc::clone(&model.seen);
+    let mlx = MlxBackend::over(Arc::new(model));
+    assert!(mlx.clear_cache().is_ok());
+    assert_eq!(seen.cleared.load(Ordering::SeqCst), 1);
+    mlx.close();
+    assert_eq!(mlx.clear_cache(), Err(inference_core::Error::Closed));
 }

@@ -58,6 +58,9 @@ impl Scheduler<'_> {
                 break;
             }
         }
+        // What is cleared here concerns this process, and the ranks number requests alone.
+        let commands: Vec<Command> =
+            commands.into_iter().filter_map(|command| self.clear_if_asked(command)).collect();
         let cancelled = self.cancelled(&commands);
         if ranks.are_several()
             && !commands.iter().any(|command| matches!(command, Command::Lost(_)))
@@ -95,8 +98,30 @@ impl Scheduler<'_> {
         self.inbox.recv().unwrap_or(Command::Close)
     }
 
+    /// Gives freed memory back where `command` asks for that; else the command.
+    fn clear_if_asked(&mut self, command: Command) -> Option<Command> {
+        let Command::ClearCache(reply) = command else { return Some(command) };
+        let cleared = match self.shared.fault() {
+            // To ask a device that has failed may end the process.
+            Some(error) => Err(error),
+            None => self.clear_cache().map_err(Error::from),
+        };
+        // Whoever asked may have left.
+        let _ = reply.send(cleared);
+        None
+    }
+
+    fn clear_cache(&mut self) -> Result<()> {
+        if self.running() > 0 {
+            return Ok(memory::clear_cache()?);
+        }
+        self.dispatcher.rest();
+        Ok(memory::give_back()?)
+    }
+
     /// Puts a command where it waits.
     pub(super) fn take_in(&mut self, command: Command) {
+        let Some(command) = self.clear_if_asked(command) else { return };
         self.numbers += 1;
         let number = self.numbers;
         match command {
@@ -105,6 +130,8 @@ impl Scheduler<'_> {
                 self.classifications.push(Box::new(ClassifyJob { number, ..*job }));
             }
             Command::Inspect(job) => self.inspections.push(Box::new(InspectJob { number, ..*job })),
+            // Obeyed above.
+            Command::ClearCache(_) => {}
             Command::Close => self.closing = true,
             Command::Lost(reason) => self.broken = Some(Error::Unusable(reason)),
         }
@@ -117,7 +144,7 @@ impl Scheduler<'_> {
                 Command::Run(job) => job.output.is_cancelled(),
                 Command::Classify(job) => job.cancel.is_cancelled(),
                 Command::Inspect(job) => job.cancel.is_cancelled(),
-                Command::Close | Command::Lost(_) => false,
+                Command::ClearCache(_) | Command::Close | Command::Lost(_) => false,
             });
         let queued = self.queue.iter().filter(|job| job.output.is_cancelled());
         let rows = self.prefills.iter().flat_map(|prefill| prefill.rows()).chain(&self.preempted);

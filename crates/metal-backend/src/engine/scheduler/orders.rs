@@ -48,7 +48,8 @@ impl Order {
                 Some(Order::Classify { prompts: job.prompts.clone(), labels: job.labels.clone() })
             }
             // What several ranks do not do is refused before.
-            Command::Inspect(_) | Command::Close | Command::Lost(_) => None,
+            Command::Inspect(_) => None,
+            Command::ClearCache(_) | Command::Close | Command::Lost(_) => None,
         }
     }
 
