@@ -91,7 +91,8 @@ impl ImageLoadOptions {
 pub struct ImageRequest {
     /// What is to be seen.
     pub prompt: String,
-    /// What is not to be seen. Models differ in whether guidance without it means the empty text.
+    /// What is not to be seen; `None`: the empty text where there is guidance. Qwen-Image has guidance with one of
+    /// this and a `guidance` above 1.
     pub negative_prompt: Option<String>,
     /// Pixels of a row.
     pub width: Option<usize>,

@@ -111,7 +111,11 @@ impl Planner {
             Text::Caption(_) => {
                 (guidance > 0.0).then(|| request.negative_prompt.as_deref().unwrap_or(""))
             }
-            Text::Qwen(_) => request.negative_prompt.as_deref(),
+            // The default weight is for requests with a negative prompt; one that is asked for guides anyway.
+            Text::Qwen(_) => {
+                let asks = request.guidance.is_some_and(|guidance| guidance > 1.0);
+                request.negative_prompt.as_deref().or(asks.then_some(""))
+            }
         };
         Ok(Plan {
             width,
@@ -177,10 +181,6 @@ impl Planner {
                 refused("guidance_truncation", truncation, reason)?;
                 let reason = "says nothing with a `guidance` of 1 or less";
                 refused("negative_prompt", has_negative && guidance <= 1.0, reason)?;
-                let asks = request.guidance.is_some_and(|guidance| guidance > 1.0);
-                let reason =
-                    "above 1 says nothing without a `negative_prompt`, which may be a space";
-                refused("guidance", asks && !has_negative, reason)?;
             }
         }
         Ok(guidance)

@@ -97,7 +97,8 @@ fn pixels(data: &Json) -> pictures::Picture {
 fn pictures_come_as_base64_with_seeds_that_follow_each_other() {
     let (server, painter) = server();
     let body = json!({"model": "brush", "prompt": "a fox", "n": 2, "size": "32x16", "seed": 7,
-        "steps": 3, "guidance": 2.5, "negative_prompt": "dark", "response_format": "b64_json",
+        "steps": 3, "guidance": 2.5, "guidance_normalization": 1.5, "guidance_truncation": 0.5,
+        "negative_prompt": "dark", "response_format": "b64_json",
         "output_format": "png", "quality": "auto", "background": "opaque", "user": "me"});
     let answer = server.post("/v1/images/generations", &body);
     assert_eq!(answer.status, 200, "{}", answer.json());
@@ -113,6 +114,8 @@ fn pictures_come_as_base64_with_seeds_that_follow_each_other() {
     );
     let asked = painter.asked.lock().unwrap();
     assert_eq!((asked[0].steps, asked[0].guidance), (Some(3), Some(2.5)));
+    assert_eq!(asked[0].guidance_normalization, Some(1.5));
+    assert_eq!(asked[0].guidance_truncation, Some(0.5));
     assert_eq!(asked[0].negative_prompt.as_deref(), Some("dark"));
 }
 

@@ -64,7 +64,14 @@ fn taken(parts: Vec<Part>) -> Result<(Map<String, Json>, Vec<EncodedPicture>)> {
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| ApiError::value(&name, "is not text in UTF-8"))?;
         let value = match name.as_str() {
-            "n" | "steps" | "seed" | "guidance" | "stream" | "partial_images"
+            "n"
+            | "steps"
+            | "seed"
+            | "guidance"
+            | "guidance_normalization"
+            | "guidance_truncation"
+            | "stream"
+            | "partial_images"
             | "output_compression" => {
                 serde_json::from_str(&text).unwrap_or_else(|_| Json::from(text))
             }
@@ -152,6 +159,8 @@ async fn create(
         height,
         steps: reader.count("steps")?,
         guidance: reader.number("guidance")?,
+        guidance_normalization: reader.number("guidance_normalization")?,
+        guidance_truncation: reader.number("guidance_truncation")?,
         images,
         partial_images,
         cancel: guard.0.clone(),

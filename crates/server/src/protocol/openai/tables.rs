@@ -281,6 +281,12 @@ pub const IMAGES: &[Field] = &[
     honoured("negative_prompt", Kind::Text, "What is not to be seen."),
     honoured("steps", Kind::Integer(1, |_| 1000), "Denoising steps."),
     honoured("guidance", Kind::Number(0.0, 1000.0), "How far to lead away from that."),
+    honoured(
+        "guidance_normalization",
+        Kind::Number(0.0, 1000.0),
+        "The most that guidance lengthens a prediction, as a factor.",
+    ),
+    honoured("guidance_truncation", Kind::Number(0.0, 1.0), "The part of the way that is guided."),
     honoured("seed", Kind::Integer(0, UNBOUNDED), "The seed of the first picture's noise."),
     refused("quality", &["\"auto\""], "pictures have one quality; `steps` decides about it"),
     refused("background", &["\"auto\"", "\"opaque\""], "pictures are opaque"),
