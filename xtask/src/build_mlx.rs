@@ -11,6 +11,22 @@ use mlx_build::{
 
 use crate::repository::root;
 
+/// What the command line's usage does not say.
+pub const HELP: &str = "
+  --variant NAME     which build of MLX
+  --from-source DIR  compiles MLX from a checkout of its sources; later builds keep it
+  --wheel            fetches the pinned wheel, in place of an MLX that was compiled here
+  --fetch-only       fetches MLX and compiles nothing; also for a variant of another machine
+
+The environment, as each build reads it:
+  MLX_ROOT                  an installed MLX, a folder with lib and include; nothing is fetched
+  MLX_VARIANT               metal, cpu or cuda [default: metal on macOS, cpu on Linux]
+  MLX_PYTHON                the Python 3 that gets and unpacks wheels [default: python3]
+  CXX, CXXFLAGS, CMAKE      the C++ compiler, its flags, and cmake
+  CARGO_TARGET_DIR          moves MLX's folder together with the target folder
+  MACOSX_DEPLOYMENT_TARGET  the release of macOS to take MLX for [default: this machine's]
+pip's own variables, such as PIP_INDEX_URL and PIP_PROXY, work as always.";
+
 /// Provides MLX in the folder where the build looks for it.
 pub fn run(args: &[String]) -> Result<()> {
     let start = Instant::now();
@@ -25,7 +41,7 @@ pub fn run(args: &[String]) -> Result<()> {
 fn request(args: &[String]) -> Result<Request> {
     let mut target = Target::host();
     let mut variant = variant_from_env(&target.os)?;
-    let mut source = installed_from_env()?.map_or(Source::Wheel, Source::Installed);
+    let mut source = installed_from_env()?.map_or(Source::Any, Source::Installed);
     let mut goal = Goal::Linkable;
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -35,6 +51,7 @@ fn request(args: &[String]) -> Result<Request> {
                 let folder = args.next().context("--from-source needs a folder")?;
                 source = Source::Checkout(PathBuf::from(folder));
             }
+            "--wheel" => source = Source::Wheel,
             "--fetch-only" => goal = Goal::Fetched,
             other => bail!("unknown argument `{other}` of build-mlx"),
         }
@@ -85,6 +102,13 @@ mod tests {
         assert_eq!(request.goal, Goal::Linkable);
         assert_eq!(request.target, Target::host());
         assert!(request.cache.ends_with("mlx"));
+        // An MLX that was compiled here stays, as in the first build.
+        assert!(matches!(request.source, Source::Any | Source::Installed(_)));
+    }
+
+    #[test]
+    fn the_wheel_takes_the_place_of_a_compiled_mlx_where_it_is_asked_for() {
+        assert_eq!(parse(&["--wheel"]).unwrap().source, Source::Wheel);
     }
 
     #[test]

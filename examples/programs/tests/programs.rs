@@ -33,6 +33,12 @@ fn a_conversation_has_an_answer_for_each_line() {
 }
 
 #[test]
+fn the_facade_streams_what_it_answers_whole() {
+    let answers = printed(env!("CARGO_BIN_EXE_facade"), MODEL, "Tell me a story about a fox\n");
+    assert!(answers.contains("fox"), "{answers}");
+}
+
+#[test]
 fn two_streams_end() {
     let texts = printed(env!("CARGO_BIN_EXE_async_stream"), MODEL, "");
     assert!(texts.contains("first: \"") && texts.contains("second: \""), "{texts}");

@@ -49,14 +49,14 @@ const ARROWS: &[Arrows] = &[
     },
     Arrows {
         name: "benches",
-        uses: &["inference-core", "inference-text", "metal-backend", "mlx-ffi"],
+        uses: &["inference-core", "inference-text", "metal-backend", "ml", "mlx-ffi"],
         build: &["mlx-build"],
     },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
     Arrows {
         name: "programs",
-        uses: &["inference-core", "inference-text", "metal-backend"],
+        uses: &["inference-core", "inference-text", "metal-backend", "ml"],
         build: &["mlx-build"],
     },
     Arrows { name: "fake-model", uses: &["inference-core"], build: &[] },
