@@ -23,7 +23,7 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
@@ -96,19 +96,6 @@ impl Cli {
         };
         backend != Some("cpu")
     }
-}
-
-/// Whether a command has a flag of this name, without its dashes.
-pub fn is_flag(name: &str) -> bool {
-    let command = Cli::command();
-    let mut commands = vec![&command];
-    while let Some(command) = commands.pop() {
-        commands.extend(command.get_subcommands());
-        if command.get_arguments().any(|argument| argument.get_long() == Some(name)) {
-            return true;
-        }
-    }
-    false
 }
 
 /// What `ml` can do.
@@ -331,5 +318,7 @@ pub struct DoctorArgs {
     pub model: Option<PathBuf>,
 }
 
+#[cfg(test)]
+mod flags_of_options;
 #[cfg(test)]
 mod tests;

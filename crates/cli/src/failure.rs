@@ -5,7 +5,7 @@ use std::path::Path;
 
 use inference_core::Error;
 
-use crate::{args, bytes};
+use crate::bytes;
 
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -142,14 +142,13 @@ fn for_terminal(error: &Error) -> String {
     }
 }
 
-/// `reason` with flags in place of the options of the contract that it names.
-fn with_flags(reason: &str) -> String {
+/// `reason` with flags in place of the options of the contract that it quotes.
+pub fn with_flags(reason: &str) -> String {
     let mut text = String::with_capacity(reason.len());
     let mut parts = reason.split('`');
     text.push_str(parts.next().unwrap_or_default());
     while let Some(quoted) = parts.next() {
-        let flag = if is_option(quoted) { flag_of(quoted) } else { None };
-        match (flag, parts.next()) {
+        match (flag_of(quoted), parts.next()) {
             (Some(flag), Some(behind)) => text.extend([flag.as_str(), behind]),
             (None, Some(behind)) => text.extend(["`", quoted, "`", behind]),
             (_, None) => text.extend(["`", quoted]),
@@ -158,37 +157,62 @@ fn with_flags(reason: &str) -> String {
     text
 }
 
-/// Whether a reason that quotes `word` means an option of the contract by it, and no value.
-fn is_option(word: &str) -> bool {
-    const WORDS: [&str; 25] = [
-        "backend",
-        "constraint",
-        "dimensions",
-        "dtype",
-        "guidance",
-        "height",
-        "images",
-        "instruction",
-        "labels",
-        "latents",
-        "layers",
-        "logits",
-        "logprobs",
-        "normalize",
-        "pooling",
-        "prompt",
-        "quantize",
-        "reasoning",
-        "seed",
-        "steps",
-        "stop",
-        "temperature",
-        "threads",
-        "truncate",
-        "width",
-    ];
-    word.contains('_') || WORDS.contains(&word)
-}
+/// Options of the contract whose flags have their names; a test holds them to both.
+const OPTIONS: [&str; 53] = [
+    "backend",
+    "batch_invariant",
+    "cache_limit",
+    "context_length",
+    "cpu_activations",
+    "dimensions",
+    "draft_tokens",
+    "dtype",
+    "frequency_penalty",
+    "guidance",
+    "guidance_normalization",
+    "guidance_truncation",
+    "height",
+    "ignore_eos",
+    "instruction",
+    "kv_bits",
+    "kv_group_size",
+    "labels",
+    "latents",
+    "layers",
+    "logit_bias",
+    "logits",
+    "logprobs",
+    "max_tokens",
+    "memory_limit",
+    "min_p",
+    "negative_prompt",
+    "penalty_scope",
+    "penalty_window",
+    "pooling",
+    "prefill_chunk",
+    "prefix_cache",
+    "prefix_cache_dir",
+    "prefix_cache_disk",
+    "presence_penalty",
+    "prompt",
+    "prompt_logprobs",
+    "prompt_name",
+    "queue_limit",
+    "reasoning",
+    "repetition_penalty",
+    "seed",
+    "special_tokens",
+    "steps",
+    "stop",
+    "temperature",
+    "threads",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "truncate",
+    "width",
+    "wired_limit",
+];
 
 /// The flag that sets the option `field`.
 fn flag(field: &str) -> String {
@@ -198,18 +222,21 @@ fn flag(field: &str) -> String {
     flag_of(field).unwrap_or_else(|| format!("--{}", kebab(field)))
 }
 
-/// The flag of an option, where the program has one: of the same name unless it has a name of its own.
-fn flag_of(field: &str) -> Option<String> {
+/// The flag of an option, where the program has one.
+pub fn flag_of(field: &str) -> Option<String> {
     let flag = match field {
-        "adapter_path" => "adapter",
-        "parallel_slots" => "parallel",
-        "quantize" => "quantise",
-        "stop_token_ids" => "stop-token-id",
-        "normalize" => "normalise",
-        "constraint" => return Some("--json-schema, --regex or --grammar".to_owned()),
-        same => &kebab(same),
+        "adapter_path" => "--adapter",
+        "parallel_slots" => "--parallel",
+        "pipeline" => "--pipeline",
+        "quantize" => "--quantise",
+        "stop_token_ids" => "--stop-token-id",
+        "tools" => "--tools",
+        "normalize" => "--normalise",
+        "constraint" => "--json-schema, --regex or --grammar",
+        same if OPTIONS.contains(&same) => &format!("--{}", kebab(same)),
+        _ => return None,
     };
-    args::is_flag(flag).then(|| format!("--{flag}"))
+    Some(flag.to_owned())
 }
 
 fn kebab(field: &str) -> String {
@@ -218,16 +245,9 @@ fn kebab(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
+    use inference_core::{Error, GenerateOptions, LoadOptions};
 
-    use inference_core::{
-        ClassifyOptions, EmbedOptions, EmbeddingLoadOptions, Error, Feature, GenerateOptions,
-        ImageLoadOptions, ImageRequest, InspectOptions, LoadOptions, PenaltyScope, ReasoningMarks,
-        ScoreOptions,
-    };
-
-    use super::{Failure, flag_of, with_flags, without_numbers};
-    use crate::args;
+    use super::{Failure, with_flags, without_numbers};
 
     #[test]
     fn a_bad_option_is_named_by_its_flag() {
@@ -258,91 +278,6 @@ mod tests {
         let options = LoadOptions { kv_group_size: Some(32), ..Default::default() };
         let failure = Failure::from(options.validate().unwrap_err());
         assert_eq!(failure.to_string(), "--kv-group-size: says nothing without --kv-bits");
-    }
-
-    /// The names of a struct's fields.
-    fn fields(of: &impl Debug) -> Vec<String> {
-        let text = format!("{of:#?}");
-        let own = text.lines().filter_map(|line| line.strip_prefix("    "));
-        let own = own.filter(|line| !line.starts_with([' ', '}', ']', ')']));
-        own.filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
-    }
-
-    #[test]
-    fn each_option_of_the_contract_is_told_by_its_flag_or_has_none() {
-        // Set by other ways than a flag of that name, or by the program itself.
-        let without = [
-            "gpu_layers",
-            "penalty_scope",
-            "xtc",
-            "cancel",
-            "ranks",
-            "generate",
-            "weights",
-            "keep_components",
-            "partial_images",
-            "images",
-            "prefill_only",
-            "kernels",
-        ];
-        let all = [
-            fields(&LoadOptions::default()),
-            fields(&GenerateOptions::default()),
-            fields(&ClassifyOptions::default()),
-            fields(&InspectOptions::default()),
-            fields(&ImageLoadOptions::default()),
-            fields(&ImageRequest::default()),
-            fields(&EmbeddingLoadOptions::default()),
-            fields(&EmbedOptions::default()),
-            fields(&ScoreOptions::default()),
-            Feature::ALL.map(|feature| feature.as_str().to_owned()).to_vec(),
-        ];
-        let unnamed =
-            ["chat", "classify", "batch_generate", "inspect_attention", "sampling", "penalties"];
-        assert!(all.iter().all(|fields| !fields.is_empty()), "{all:?}");
-        for field in all.iter().flatten().map(String::as_str) {
-            let told = with_flags(&format!("says nothing without `{field}`, and so on"));
-            match flag_of(field) {
-                Some(flag) => assert_eq!(told, format!("says nothing without {flag}, and so on")),
-                None => assert!(without.contains(&field) || unnamed.contains(&field), "{field}"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_an_option_needs_is_told_by_its_flag() {
-        let load = |change: fn(&mut LoadOptions)| {
-            let mut options = LoadOptions::default();
-            change(&mut options);
-            options.validate()
-        };
-        let generate = |change: fn(&mut GenerateOptions)| {
-            let mut options = GenerateOptions::default();
-            change(&mut options);
-            options.check_penalties().and_then(|()| options.validate())
-        };
-        let wrong = [
-            load(|o| o.kv_group_size = Some(32)),
-            load(|o| o.prefix_cache_disk = Some(1)),
-            load(|o| (o.prefix_cache, o.prefix_cache_dir) = (Some(0), Some("d".into()))),
-            generate(|o| o.penalty_window = Some(1)),
-            generate(|o| o.penalty_scope = PenaltyScope::Generated),
-            generate(|o| {
-                o.reasoning = Some(ReasoningMarks { open: "a".into(), close: "b".into() });
-            }),
-        ];
-        for error in wrong {
-            let told = Failure::from(error.unwrap_err()).to_string();
-            assert!(!told.contains(['`', '_']), "{told}");
-            for flag in told.split_whitespace().filter_map(|word| word.strip_prefix("--")) {
-                assert!(args::is_flag(flag.trim_end_matches([':', ','])), "{told}");
-            }
-        }
-        let store = load(|o| (o.prefix_cache, o.prefix_cache_dir) = (Some(0), Some("d".into())));
-        assert_eq!(
-            Failure::from(store.unwrap_err()).to_string(),
-            "--prefix-cache-dir: --prefix-cache is 0, so that there is nothing to keep"
-        );
     }
 
     #[test]
