@@ -13,6 +13,15 @@ pub enum Fault {
     Corrupt,
     /// The whole content, although a part was asked for.
     WholeFile,
+    /// The whole content, although a part was asked for, and the connection is closed after so many
+    /// bytes.
+    WholeCut(usize),
+    /// A part that begins so many bytes before the one that was asked for, and says so.
+    OtherPart(usize),
+    /// The answer has these headers in place of its own.
+    With(Vec<(&'static str, String)>),
+    /// The answer lacks these headers.
+    Without(Vec<&'static str>),
     /// So many bytes at a time, with a pause after each.
     Slow(usize, Duration),
     /// More content than there is in the file.

@@ -31,16 +31,18 @@ pub fn serve(connection: &TcpStream, state: &Mutex<State>) {
     let (mut answer, fault) = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.seen.push(request.clone());
-        let fault = fault(&mut state, &request.path);
+        let fault = fault(&mut state, &format!("{} {}", request.method, request.path));
         (usual(&state, &request), fault)
     };
-    let whole = matches!(fault, Some(Fault::WholeFile));
+    let whole = matches!(fault, Some(Fault::WholeFile | Fault::WholeCut(_)));
+    let before = if let Some(Fault::OtherPart(before)) = fault { before } else { 0 };
     match (&fault, request.from) {
         (Some(Fault::Status(status, headers)), _) => {
             answer = Answer::new(*status, headers.clone(), Vec::new());
         }
         (_, Some(from)) if answer.status == 200 && !whole => {
             let length = answer.content.len();
+            let from = from.saturating_sub(before);
             answer
                 .headers
                 .push(("content-range", format!("bytes {from}-{}/{length}", length.max(1) - 1)));
@@ -50,13 +52,17 @@ pub fn serve(connection: &TcpStream, state: &Mutex<State>) {
         _ => {}
     }
     // Whoever asked may have left; that is part of some tests.
-    let _ = write(connection, answer, fault.as_ref());
+    let _ = write(connection, answer, fault.as_ref(), request.method == "HEAD");
 }
 
 fn read(connection: &TcpStream) -> Option<Request> {
     let mut lines = BufReader::new(connection).lines();
-    let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
-    let mut request = Request { host: String::new(), path, authorization: None, from: None };
+    let first = lines.next()?.ok()?;
+    let (method, rest) = first.split_once(' ')?;
+    let path = rest.split(' ').next()?.to_owned();
+    let method = method.to_owned();
+    let mut request =
+        Request { host: String::new(), method, path, authorization: None, from: None };
     for line in lines {
         let line = line.ok()?;
         let Some((name, value)) = line.split_once(": ") else { break };
@@ -72,9 +78,9 @@ fn read(connection: &TcpStream) -> Option<Request> {
     Some(request)
 }
 
-/// The first fault that waits for such a path.
-fn fault(state: &mut State, path: &str) -> Option<Fault> {
-    let at = state.faults.iter().position(|(part, _)| path.contains(part.as_str()))?;
+/// The first fault that waits for such a method and path.
+fn fault(state: &mut State, asked: &str) -> Option<Fault> {
+    let at = state.faults.iter().position(|(part, _)| asked.contains(part.as_str()))?;
     match &state.faults[at].1 {
         Fault::Always(fault) => Some((**fault).clone()),
         _ => Some(state.faults.remove(at).1),
@@ -129,20 +135,31 @@ fn write(
     mut connection: &TcpStream,
     mut answer: Answer,
     fault: Option<&Fault>,
+    is_head: bool,
 ) -> std::io::Result<()> {
     match fault {
         Some(Fault::Corrupt) => answer.content.iter_mut().take(1).for_each(|byte| *byte ^= 1),
         Some(Fault::Longer) => answer.content.extend([0; 1000]),
+        Some(Fault::With(headers)) => {
+            let replaced = |name: &str| headers.iter().any(|(other, _)| *other == name);
+            answer.headers.retain(|(name, _)| !replaced(name));
+            answer.headers.extend(headers.iter().cloned());
+        }
+        Some(Fault::Without(names)) => answer.headers.retain(|(name, _)| !names.contains(name)),
         _ => {}
     }
     let mut head = format!("HTTP/1.1 {} X\r\nconnection: close\r\n", answer.status);
     for (name, value) in &answer.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    head += &format!("content-length: {}\r\n\r\n", answer.content.len());
+    if !matches!(fault, Some(Fault::Without(names)) if names.contains(&"content-length")) {
+        head += &format!("content-length: {}\r\n", answer.content.len());
+    }
+    head += "\r\n";
     connection.write_all(head.as_bytes())?;
     match fault {
-        Some(Fault::Cut(count)) => {
+        _ if is_head => Ok(()),
+        Some(Fault::Cut(count) | Fault::WholeCut(count)) => {
             connection.write_all(&answer.content[..*count.min(&answer.content.len())])
         }
         Some(Fault::Slow(count, pause)) => {

@@ -67,7 +67,8 @@ impl FakeHub {
         change(state.repositories.iter_mut().find(|repository| repository.name == name).unwrap());
     }
 
-    /// The next request whose path has `part` in it meets `fault`; several wait for their turns.
+    /// The next request whose method and path (`GET /api/…`) have `part` in them meets `fault`;
+    /// several wait for their turns.
     pub fn next(&self, part: &str, fault: Fault) {
         self.lock().faults.push((part.to_owned(), fault));
     }

@@ -15,6 +15,8 @@ pub struct Repository {
     pub files: Vec<(String, Vec<u8>)>,
     /// Further files that the list has, as it has them.
     pub listed: Vec<Value>,
+    /// Whether the list has the files' names alone, as some mirrors give it.
+    pub names_alone: bool,
 }
 
 impl Repository {
@@ -23,7 +25,8 @@ impl Repository {
             files.iter().flat_map(|(path, bytes)| [path.as_bytes(), bytes].concat()).collect();
         let files =
             files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect();
-        Repository { name: name.to_owned(), commit: git_sha1(&all), files, listed: Vec::new() }
+        let commit = git_sha1(&all);
+        Repository { name: name.to_owned(), commit, files, listed: Vec::new(), names_alone: false }
     }
 
     /// The content of a file.
@@ -31,9 +34,10 @@ impl Repository {
         self.files.iter().find(|(name, _)| name == path).map(|(_, bytes)| &**bytes)
     }
 
-    /// The list of files, with sizes and hashes.
+    /// The list of files, with sizes and hashes where they are to be told.
     pub(crate) fn listing(&self) -> Value {
         let files = self.files.iter().map(|(path, bytes)| match is_large(path) {
+            _ if self.names_alone => json!({"rfilename": path}),
             true => json!({"rfilename": path, "size": bytes.len(), "blobId": git_sha1(b"a pointer"),
                            "lfs": {"sha256": sha256(bytes), "size": bytes.len(), "pointerSize": 130}}),
             false => json!({"rfilename": path, "size": bytes.len(), "blobId": git_sha1(bytes)}),

@@ -8,6 +8,8 @@ use crate::repository::Repository;
 pub struct Request {
     /// The host that it was sent to, with the port.
     pub host: String,
+    /// `GET` or `HEAD`.
+    pub method: String,
     /// Path and query.
     pub path: String,
     /// What `Authorization` says.

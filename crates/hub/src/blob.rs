@@ -1,6 +1,6 @@
 //! One file's way into the cache: under a lock, from where an earlier try was cut off, and checked.
 
-use std::fs::{self, File as Handle, OpenOptions, TryLockError};
+use std::fs::{self, File as Handle, TryLockError};
 use std::io::{BufReader, Read, Seek, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,15 @@ use crate::client::{Client, Trouble};
 use crate::event::Event;
 use crate::hash::Hasher;
 use crate::listing::File;
-use crate::{Error, Name, Result};
+use crate::{Error, Name, Result, own};
 
 /// How often a lock that another process holds is tried.
 const LOOK: Duration = Duration::from_millis(100);
 const CHUNK: usize = 1 << 17;
+/// How often a file is fetched from its beginning again, counted in bytes that came for nothing,
+/// beside these.
+const AGAIN: u64 = 3;
+const AGAIN_BESIDE: u64 = 1 << 20;
 
 /// What all files of a pull share.
 pub struct Fetch<'a> {
@@ -37,6 +41,12 @@ struct Partial {
     handle: Handle,
     hasher: Hasher,
     done: u64,
+    /// The most that `done` was.
+    reached: u64,
+    /// Bytes that came and were thrown away.
+    in_vain: u64,
+    /// Whether the hub is asked for the whole file, since it gave another part than was asked for.
+    whole: bool,
 }
 
 impl Fetch<'_> {
@@ -60,6 +70,7 @@ impl Fetch<'_> {
         if found != file.hash.digits() && resumed {
             // What was there before may have been wrong, so it gets one try without it.
             partial.restart(&path, file)?;
+            partial.reached = 0;
             let found = self.fill(file, &path, &mut partial)?;
             return self.place(file, &path, partial.handle, found);
         }
@@ -74,8 +85,7 @@ impl Fetch<'_> {
 
     fn lock(&self, file: &File) -> Result<Handle> {
         let path = self.repository.lock(&file.hash);
-        let lock =
-            OpenOptions::new().create(true).append(true).open(&path).map_err(Error::io(&path))?;
+        let lock = own::open(&path).map_err(Error::io(&path))?;
         let mut told = false;
         loop {
             match lock.try_lock() {
@@ -105,12 +115,20 @@ impl Fetch<'_> {
             if partial.done == file.size {
                 return Ok(());
             }
-            let answer = self.client.ask(self.name, &url, partial.done)?;
-            if !goes_on(&answer, partial.done) {
-                partial.restart(path, file).map_err(Trouble::Fatal)?;
+            let from = if partial.whole { 0 } else { partial.done };
+            let answer = self.client.ask(self.name, &url, from)?;
+            match begins_at(&answer, from, file)? {
+                Some(begin) if begin == partial.done => {}
+                Some(0) => partial.restart(path, file).map_err(Trouble::Fatal)?,
+                _ => {
+                    partial.whole = true;
+                    return Err(Trouble::passing("the hub gives another part of the file"));
+                }
             }
-            if answer.status() == 416 {
-                return Err(Trouble::passing("the hub has no such part of the file"));
+            if partial.in_vain / AGAIN > file.size.saturating_add(AGAIN_BESIDE) {
+                let reason = "the hub cuts the file off and begins it anew, again and again";
+                let url = url.split('?').next().unwrap_or(&url).to_owned();
+                return Err(Trouble::Fatal(Error::Network { url, reason: reason.to_owned() }));
             }
             self.receive(file, path, partial, answer)
         })?;
@@ -142,23 +160,37 @@ impl Fetch<'_> {
             };
             if partial.done + count as u64 > file.size {
                 let _ = fs::remove_file(path);
-                return Err(Trouble::Fatal(Error::Damaged {
-                    file: file.path.clone(),
-                    what: "size",
-                    expected: file.size.to_string(),
-                    found: format!("{} or more", partial.done + count as u64),
-                }));
+                let found = format!("{} or more", partial.done + count as u64);
+                return Err(Trouble::Fatal(wrong_size(file, found)));
             }
             let bytes = &buffer[..count];
             partial.handle.write_all(bytes).map_err(Error::io(path)).map_err(Trouble::Fatal)?;
             partial.hasher.update(bytes);
             partial.done += count as u64;
-            progressed = true;
+            progressed |= partial.done > partial.reached;
+            partial.reached = partial.reached.max(partial.done);
             (self.report)(Event::Bytes { path: &file.path, done: partial.done });
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Trouble::passing("another file failed"));
             }
         }
+    }
+
+    /// Puts a file of which all bytes are in memory into the cache.
+    ///
+    /// # Errors
+    /// The disk's, and [`Error::Damaged`].
+    pub fn keep(&self, file: &File, bytes: &[u8]) -> Result<()> {
+        let _lock = self.lock(file)?;
+        if self.is_there(file) {
+            return Ok(());
+        }
+        let path = self.repository.incomplete(&file.hash);
+        let mut partial = begin(&path, file)?;
+        partial.restart(&path, file)?;
+        partial.handle.write_all(bytes).map_err(Error::io(&path))?;
+        partial.hasher.update(bytes);
+        self.place(file, &path, partial.handle, partial.hasher.digits())
     }
 
     /// Gives the file its name, now that it is whole; a wrong one is removed.
@@ -181,14 +213,14 @@ impl Fetch<'_> {
 
 /// Opens what an earlier try left, and hashes it.
 fn begin(path: &Path, file: &File) -> Result<Partial> {
-    let mut options = OpenOptions::new();
-    let handle =
-        options.create(true).read(true).append(true).open(path).map_err(Error::io(path))?;
-    let mut partial = Partial { handle, hasher: file.hash.hasher(file.size), done: 0 };
-    partial.done = partial.handle.metadata().map_err(Error::io(path))?.len();
+    let handle = own::open(path).map_err(Error::io(path))?;
+    let done = handle.metadata().map_err(Error::io(path))?.len();
+    let hasher = file.hash.hasher(file.size);
+    let mut partial = Partial { handle, hasher, done, reached: 0, in_vain: 0, whole: false };
     if partial.done > file.size {
         partial.restart(path, file)?;
     }
+    partial.reached = partial.done;
     partial.hasher.read(BufReader::new(&partial.handle)).map_err(Error::io(path))?;
     Ok(partial)
 }
@@ -198,16 +230,36 @@ impl Partial {
         self.handle.set_len(0).map_err(Error::io(path))?;
         self.handle.rewind().map_err(Error::io(path))?;
         self.hasher = file.hash.hasher(file.size);
+        self.in_vain = self.in_vain.saturating_add(self.done);
         self.done = 0;
         Ok(())
     }
 }
 
-/// Whether an answer goes on at byte `done`; one with the whole file does so only at the first.
-fn goes_on(answer: &Response<Body>, done: u64) -> bool {
-    if answer.status() != 206 {
-        return done == 0;
+/// The byte at which an answer to a question for those `from` on begins; `None` where it does not
+/// say, or has no such part.
+///
+/// # Errors
+/// A file of another size.
+fn begins_at(answer: &Response<Body>, from: u64, file: &File) -> Result<Option<u64>, Trouble> {
+    match answer.status().as_u16() {
+        206 => {}
+        416 => return Ok(None),
+        _ => return Ok(Some(0)),
     }
     let range = answer.headers().get("content-range").and_then(|range| range.to_str().ok());
-    range.is_some_and(|range| range.starts_with(&format!("bytes {done}-")))
+    let Some((first, rest)) = range.and_then(|range| range.strip_prefix("bytes ")?.split_once('-'))
+    else {
+        return Ok(None);
+    };
+    let size = rest.split_once('/').and_then(|(_, size)| size.trim().parse::<u64>().ok());
+    match size.filter(|size| *size != file.size) {
+        Some(found) => Err(Trouble::Fatal(wrong_size(file, found.to_string()))),
+        None => Ok(first.trim().parse().ok().filter(|first| [0, from].contains(first))),
+    }
+}
+
+fn wrong_size(file: &File, found: String) -> Error {
+    let expected = file.size.to_string();
+    Error::Damaged { file: file.path.clone(), what: "size", expected, found }
 }

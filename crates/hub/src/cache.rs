@@ -11,12 +11,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use crate::gguf;
 use crate::hash::Hash;
+use crate::index;
 use crate::select::{PIPELINE, SAVED_BY_MFLUX};
-use crate::{Error, Name, Result};
+use crate::{Error, Name, Result, own};
 
 /// A folder of models.
 #[derive(Clone, Debug)]
@@ -88,7 +87,8 @@ impl Repository {
 
     /// The commit that a branch, a tag or a commit means here.
     pub fn commit(&self, revision: &str) -> Option<String> {
-        let commit = fs::read_to_string(self.reference(revision)).unwrap_or(revision.to_owned());
+        let commit = own::read_text(&self.reference(revision), own::MOST_REFERENCE)
+            .unwrap_or(revision.to_owned());
         let commit = commit.trim().to_owned();
         matches!(Hash::parse(&commit), Some(Hash::GitSha1(_))).then_some(commit)
     }
@@ -98,9 +98,29 @@ impl Repository {
         let refs = self.folder.join("refs");
         let reference = |path: PathBuf| {
             let name = path.strip_prefix(&refs).ok()?.to_str()?.to_owned();
-            Some((name, fs::read_to_string(&path).ok()?.trim().to_owned()))
+            Some((name, own::read_text(&path, own::MOST_REFERENCE).ok()?.trim().to_owned()))
         };
         files_below(&refs).into_iter().filter_map(reference).collect()
+    }
+
+    /// Removes what a pull made before the hub gave anything: empty beginnings of files, and empty
+    /// folders. What another process has a lock of stays.
+    pub fn remove_empty(&self, snapshot: &Path) {
+        for file in files_below(&self.blobs()) {
+            let found = fs::symlink_metadata(&file);
+            let is_empty = found.is_ok_and(|found| found.is_file() && found.len() == 0);
+            let name = file.file_name().and_then(|name| name.to_str()?.strip_suffix(".incomplete"));
+            let Some(hash) = name.filter(|_| is_empty) else { continue };
+            // Held until the beginning is gone.
+            match own::open_to_read(&self.locks.join(format!("{hash}.lock"))) {
+                Ok(lock) if lock.try_lock().is_ok() => drop(fs::remove_file(&file)),
+                _ => {}
+            }
+        }
+        // One that is not empty stays, as do those above it.
+        for folder in [snapshot, &self.snapshots(), &self.blobs(), &self.folder] {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 
@@ -185,11 +205,15 @@ impl Cache {
         if !revisions.is_empty() {
             return revisions;
         }
+        let bytes = bytes(&files_below(&repository.blobs()));
+        if bytes == 0 {
+            return Vec::new();
+        }
         let begun = Cached {
             name: name.clone(),
             commit: None,
             references: Vec::new(),
-            bytes: bytes(&files_below(&repository.blobs())),
+            bytes,
             in_gguf: Vec::new(),
             missing: Vec::new(),
             folder: repository.folder,
@@ -201,7 +225,6 @@ impl Cache {
 /// The files that a snapshot should have and has not: `config.json` or that of an adapter or a pipeline where it has no
 /// model in GGUF, shards that an index names, parts of such a model, and links into nothing.
 pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
-    let there = |name: &str| snapshot.join(name).is_file();
     let mut missing: Vec<String> = files_below(snapshot)
         .iter()
         .filter(|file| !file.is_file())
@@ -218,15 +241,13 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
     let indexes = indexes
         .iter()
         .filter(|file| file.to_str().is_some_and(|path| path.ends_with(".safetensors.index.json")));
-    for path in indexes {
-        let index: Value =
-            serde_json::from_slice(&fs::read(path).unwrap_or_default()).unwrap_or_default();
-        let folder = path.parent().and_then(|folder| folder.strip_prefix(snapshot).ok());
-        let shards = index["weight_map"].as_object().into_iter().flat_map(|map| map.values());
-        let shards = shards.filter_map(Value::as_str);
-        let shards =
-            shards.map(|shard| folder.unwrap_or(Path::new("")).join(shard).display().to_string());
-        missing.extend(shards.filter(|shard| !there(shard)));
+    for path in indexes.filter(|path| path.is_file()) {
+        let folder = path.parent().unwrap_or(snapshot);
+        let lacking = index::lacking(path, folder);
+        let inside = |shard: String| {
+            Some(folder.strip_prefix(snapshot).ok()?.join(shard).display().to_string())
+        };
+        missing.extend(lacking.into_iter().filter_map(inside));
     }
     missing.sort();
     missing.dedup();
@@ -274,5 +295,8 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
 
 /// What files, or what they link to, take.
 pub(crate) fn bytes(files: &[PathBuf]) -> u64 {
-    files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
+    files
+        .iter()
+        .filter_map(|file| fs::metadata(file).ok())
+        .fold(0, |sum, file| sum.saturating_add(file.len()))
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use ureq::http::{Response, Uri};
+use ureq::http::{HeaderMap, HeaderValue, Response, Uri};
 use ureq::{Agent, Body};
 
 use crate::{Error, Name, Result, Settings, Token};
@@ -13,8 +13,8 @@ use crate::{Error, Name, Result, Settings, Token};
 /// What stays as it is in one part of a path.
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const MOST_REDIRECTS: usize = 8;
-/// An answer about a repository is read up to so many bytes.
-const MOST_LISTED: u64 = 64 << 20;
+/// The hub's own words are told up to so many letters.
+const MOST_TOLD: usize = 300;
 
 /// How long a hub that does not answer, or breaks off, is asked again.
 #[derive(Clone, Debug)]
@@ -61,6 +61,45 @@ impl Trouble {
     }
 }
 
+/// What is asked of an address.
+#[derive(Clone, Copy)]
+enum Question {
+    /// The bytes from this one on.
+    From(u64),
+    /// The headers alone.
+    Headers,
+}
+
+/// What the headers of a file say of it.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// `X-Linked-Etag` or `ETag`, as it came.
+    pub etag: Option<String>,
+    /// `X-Linked-Size` or `Content-Length`.
+    pub size: Option<u64>,
+}
+
+impl Facts {
+    /// Takes in what a file in large-file storage says of itself; whether that is all.
+    fn take_linked(&mut self, headers: &HeaderMap) -> bool {
+        let linked = Facts::of(headers, ["x-linked-etag", "x-linked-size"]);
+        self.or(linked);
+        self.etag.is_some() && self.size.is_some()
+    }
+
+    fn of(headers: &HeaderMap, [etag, size]: [&str; 2]) -> Self {
+        let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let size = header(size).and_then(|size| size.parse().ok());
+        Facts { etag: header(etag).map(str::to_owned), size }
+    }
+
+    /// Fills up what is missing.
+    fn or(&mut self, other: Facts) {
+        self.etag = self.etag.take().or(other.etag);
+        self.size = self.size.or(other.size);
+    }
+}
+
 /// The hub, as one user sees it.
 pub struct Client {
     agent: Agent,
@@ -103,61 +142,118 @@ impl Client {
         format!("{}/{}/resolve/{commit}/{}", self.endpoint, name.repository(), parts.join("/"))
     }
 
-    /// The whole answer of `url`, in memory.
-    pub fn text(&self, name: &Name, url: &str) -> Result<Vec<u8>, Trouble> {
+    /// The whole answer of `url`, in memory, of at most `most` bytes.
+    pub fn text(&self, name: &Name, url: &str, most: u64) -> Result<Vec<u8>, Trouble> {
         let mut answer = self.ask(name, url, 0)?;
-        let body = answer.body_mut().with_config().limit(MOST_LISTED);
-        body.read_to_vec().map_err(Trouble::passing)
+        let body = answer.body_mut().with_config().limit(most.saturating_add(1));
+        body.read_to_vec().map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(_) => {
+                let reason = format!("{} has more than {most} bytes", without_query(url));
+                Trouble::Fatal(Error::Listing { name: name.to_string(), reason })
+            }
+            other => Trouble::passing(other),
+        })
     }
 
     /// The answer of `url`, its bytes from `from` on; status 200, 206 or 416.
     pub fn ask(&self, name: &Name, url: &str, from: u64) -> Result<Response<Body>, Trouble> {
+        self.follow(name, url, Question::From(from), &mut |_| false)
+    }
+
+    /// What the headers of the file at `url` say. Where the hub sends on to a store, what it says
+    /// itself is enough.
+    pub fn facts(&self, name: &Name, url: &str) -> Result<Facts, Trouble> {
+        let mut facts = Facts::default();
+        let answer =
+            self.follow(name, url, Question::Headers, &mut |headers| facts.take_linked(headers))?;
+        if !answer.status().is_redirection() {
+            facts.or(Facts::of(answer.headers(), ["etag", "content-length"]));
+        }
+        Ok(facts)
+    }
+
+    /// Asks `url`, and where that sends on. `is_enough` looks at each answer's headers.
+    fn follow(
+        &self,
+        name: &Name,
+        url: &str,
+        question: Question,
+        is_enough: &mut dyn FnMut(&HeaderMap) -> bool,
+    ) -> Result<Response<Body>, Trouble> {
         let fatal = |url: &str, reason: String| {
             Trouble::Fatal(Error::Network { url: without_query(url), reason })
         };
         let home: Uri = self.endpoint.parse().map_err(|error| fatal(url, format!("{error}")))?;
         let mut url = url.to_owned();
-        for _ in 0..MOST_REDIRECTS {
+        let mut question = question;
+        for _ in 0..=MOST_REDIRECTS {
             let uri: Uri = url.parse().map_err(|error| fatal(&url, format!("{error}")))?;
             let at_home = origin(&uri) == origin(&home);
-            let mut request = self.agent.get(&uri).header("Accept-Encoding", "identity");
-            if let Some(token) = self.token.as_ref().filter(|_| at_home) {
-                request = request.header("Authorization", format!("Bearer {}", token.secret()));
+            let answer = self.request(&uri, question, at_home)?;
+            if matches!(answer.status().as_u16(), 200..400) && is_enough(answer.headers()) {
+                return Ok(answer);
             }
-            if from > 0 {
-                request = request.header("Range", format!("bytes={from}-"));
-            }
-            let answer = request.call().map_err(|error| match error {
-                ureq::Error::BadUri(_) | ureq::Error::InvalidProxyUrl | ureq::Error::Http(_) => {
-                    fatal(&url, error.to_string())
+            let location = answer.headers().get("location").and_then(|value| value.to_str().ok());
+            match (answer.status().as_u16(), question) {
+                (200 | 206 | 416, _) => return Ok(answer),
+                (301 | 302 | 303 | 307 | 308, _) => {
+                    url = followed(&uri, location.unwrap_or_default())
+                        .map_err(|reason| fatal(&url, reason))?;
                 }
-                // What the system says is told without the words around it.
-                ureq::Error::Io(error) => Trouble::passing(error),
-                other => Trouble::passing(other),
-            })?;
-            let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
-            match answer.status().as_u16() {
-                200 | 206 | 416 => return Ok(answer),
-                301 | 302 | 303 | 307 | 308 => {
-                    let location = header("location").unwrap_or_default();
-                    url = followed(&uri, location).map_err(|reason| fatal(&url, reason))?;
-                }
-                status @ (408 | 429 | 500..) => {
-                    return Err(self.later(name, status, asked_wait(&answer)));
-                }
-                // An address of another host was made for this request alone, and may have run out.
-                status if !at_home => {
-                    let host = uri.host().unwrap_or_default();
-                    return Err(Trouble::passing(format!("{host} answers with {status}")));
-                }
-                status => {
-                    let (code, message) = (header("x-error-code"), header("x-error-message"));
-                    let reason = self.refusal(name, status, code, message);
-                    return Err(Trouble::Fatal(Error::Refused { name: name.to_string(), reason }));
-                }
+                // Some take no HEAD, and addresses of stores may be signed for GET. Its body is not
+                // read.
+                (403 | 405 | 501, Question::Headers) => question = Question::From(0),
+                (status, _) => return Err(self.trouble(name, status, &uri, &answer)),
             }
         }
         Err(fatal(&url, format!("sent on more than {MOST_REDIRECTS} times")))
+    }
+
+    /// One request. The token goes to the hub alone.
+    fn request(
+        &self,
+        uri: &Uri,
+        question: Question,
+        at_home: bool,
+    ) -> Result<Response<Body>, Trouble> {
+        let mut request = match question {
+            Question::From(_) => self.agent.get(uri),
+            Question::Headers => self.agent.head(uri),
+        };
+        request = request.header("Accept-Encoding", "identity");
+        if let Some(token) = self.token.as_ref().filter(|_| at_home) {
+            request = request.header("Authorization", format!("Bearer {}", token.secret()));
+        }
+        if let Question::From(from @ 1..) = question {
+            request = request.header("Range", format!("bytes={from}-"));
+        }
+        request.call().map_err(|error| match error {
+            ureq::Error::BadUri(_) | ureq::Error::InvalidProxyUrl | ureq::Error::Http(_) => {
+                let url = without_query(&uri.to_string());
+                Trouble::Fatal(Error::Network { url, reason: error.to_string() })
+            }
+            // What the system says is told without the words around it.
+            ureq::Error::Io(error) => Trouble::passing(error),
+            other => Trouble::passing(other),
+        })
+    }
+
+    /// What an answer without the file means.
+    fn trouble(&self, name: &Name, status: u16, uri: &Uri, answer: &Response<Body>) -> Trouble {
+        let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        match status {
+            408 | 429 | 500.. => self.later(name, status, asked_wait(answer)),
+            // An address of another host was made for this request alone, and may have run out.
+            _ if self.endpoint.parse().is_ok_and(|home| origin(uri) != origin(&home)) => {
+                let host = uri.host().unwrap_or_default();
+                Trouble::passing(format!("{host} answers with {status}"))
+            }
+            _ => {
+                let message = header("x-error-message").map(|m| m.get(..MOST_TOLD).unwrap_or(m));
+                let reason = self.refusal(name, status, header("x-error-code"), message);
+                Trouble::Fatal(Error::Refused { name: name.to_string(), reason })
+            }
+        }
     }
 
     fn later(&self, name: &Name, status: u16, wait: Option<Duration>) -> Trouble {

@@ -1,11 +1,15 @@
 //! Models in files of GGUF, of which a repository has many: one for each way in which weights are quantised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Error, Name, Result};
 
 /// Files whose names begin so draft for the model beside them.
 const DRAFTS: [&str; 3] = ["mtp-", "dflash-", "eagle3-"];
+
+/// Of so many models it is looked at how each may be called, for which it is held against all
+/// others; further ones are called by their paths.
+const MOST_LABELLED: usize = 200;
 
 /// Whether a file stands beside models: a projector of pictures, statistics of quantising, or what drafts. Where folders are listed, `inference-core` says the same.
 fn stands_beside(stem: &str) -> bool {
@@ -78,7 +82,8 @@ pub fn chosen<'a>(
                 (0, Some(file)) => format!("it has no file of GGUF that is called `{file}`"),
                 (_, Some(file)) => format!("`{file}` means several of its files of GGUF"),
             };
-            let labels: Vec<String> = models.keys().map(|stem| label(stem, &models)).collect();
+            let stems = models.keys().take(MOST_LABELLED);
+            let labels: Vec<String> = stems.map(|stem| label(stem, &models)).collect();
             Err(Error::Choice { name: name.without_file().to_string(), reason, labels })
         }
     }
@@ -88,7 +93,8 @@ pub fn chosen<'a>(
 fn label(stem: &str, models: &BTreeMap<&str, Vec<&str>>) -> String {
     let end = stem.rsplit(['-', '.', '/']).next().unwrap_or(stem);
     let small = end.to_ascii_lowercase();
-    let is_alone = models.keys().filter(|other| is_called(other, &small)).count() == 1;
+    let is_alone = models.len() <= MOST_LABELLED
+        && models.keys().filter(|other| is_called(other, &small)).count() == 1;
     if is_alone && !end.is_empty() { end.to_owned() } else { stem.to_owned() }
 }
 
@@ -112,8 +118,10 @@ pub fn lacking<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         };
         let Some((whole, count)) = part(stem) else { continue };
         let folder = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let files: BTreeSet<&str> = files.iter().copied().collect();
+        // A number of five digits: at most 99,999 names.
         let parts = (1..=count).map(|at| format!("{folder}{whole}-{at:05}-of-{count:05}.gguf"));
-        lacking.extend(parts.filter(|part| !files.contains(&&**part)));
+        lacking.extend(parts.filter(|part| !files.contains(&**part)));
     }
     lacking
 }

@@ -1,17 +1,21 @@
-//! The hashes that name files: SHA-256 for large ones, git's SHA-1 of a blob for small ones.
+//! The hashes that name files: SHA-256 for large ones, git's SHA-1 of a blob for small ones. A
+//! mirror may tell a mark that is neither.
 
 use std::io::{self, Read};
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// A file's hash, which is its name in the cache. It holds hexadecimal digits alone.
+/// A file's hash, which is its name in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hash {
     /// Of a file in large-file storage.
     Sha256(String),
     /// Of a file in git itself.
     GitSha1(String),
+    /// What stands for a mirror's own mark (`ETag`), which is no hash. Nothing can be checked
+    /// against it.
+    Mark(String),
 }
 
 impl Hash {
@@ -27,10 +31,20 @@ impl Hash {
         }
     }
 
-    /// Its digits.
+    /// The hash that the `ETag` of the file `path` holds, or the mark that it is; `None` for an
+    /// empty one.
+    pub fn of_etag(etag: &str, path: &str) -> Option<Self> {
+        let text = etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"');
+        // Whatever it is made of, it names one file of the cache: mirrors may give one mark to
+        // several files.
+        let mark = || format!("etag-{}", hexadecimal(&Sha256::digest([path, text].join("\0"))));
+        Self::parse(text).or_else(|| (!text.is_empty()).then(|| Hash::Mark(mark())))
+    }
+
+    /// Its digits, or what stands for a mark.
     pub fn digits(&self) -> &str {
         match self {
-            Hash::Sha256(digits) | Hash::GitSha1(digits) => digits,
+            Hash::Sha256(digits) | Hash::GitSha1(digits) | Hash::Mark(digits) => digits,
         }
     }
 
@@ -39,6 +53,7 @@ impl Hash {
         match self {
             Hash::Sha256(_) => Hasher::Sha256(Sha256::new()),
             Hash::GitSha1(_) => Hasher::GitSha1(Sha1::new_with_prefix(format!("blob {size}\0"))),
+            Hash::Mark(mark) => Hasher::Mark(mark.clone()),
         }
     }
 }
@@ -49,6 +64,8 @@ pub enum Hasher {
     Sha256(Sha256),
     /// SHA-1, begun with git's header.
     GitSha1(Sha1),
+    /// Nothing: a mark is the mirror's alone.
+    Mark(String),
 }
 
 impl Hasher {
@@ -57,6 +74,7 @@ impl Hasher {
         match self {
             Hasher::Sha256(hasher) => hasher.update(bytes),
             Hasher::GitSha1(hasher) => hasher.update(bytes),
+            Hasher::Mark(_) => {}
         }
     }
 
@@ -76,6 +94,7 @@ impl Hasher {
         match self {
             Hasher::Sha256(hasher) => hexadecimal(&hasher.finalize()),
             Hasher::GitSha1(hasher) => hexadecimal(&hasher.finalize()),
+            Hasher::Mark(mark) => mark,
         }
     }
 }
@@ -98,6 +117,21 @@ mod tests {
             let mut hasher = Hash::parse(digits).unwrap().hasher(6);
             hasher.read(&b"hello\n"[..]).unwrap();
             assert_eq!(hasher.digits(), digits);
+        }
+    }
+
+    #[test]
+    fn an_etag_is_a_hash_or_a_mark_that_names_one_file() {
+        let sha1 = "a".repeat(40);
+        for etag in [format!("\"{sha1}\""), format!("W/\"{sha1}\""), sha1.clone()] {
+            assert_eq!(Hash::of_etag(&etag, "x"), Some(Hash::GitSha1(sha1.clone())), "{etag}");
+        }
+        assert_eq!(Hash::of_etag("\"\"", "x"), None);
+        let of = |etag, path| Hash::of_etag(etag, path).unwrap().digits().to_owned();
+        assert_ne!(of("\"65f1-2b\"", "x"), of("\"65f1-2b\"", "y"));
+        for etag in ["65f1-2b", "../../x", "é", "a.lock"] {
+            let name = of(etag, "x");
+            assert!(name.starts_with("etag-") && name.len() == 69 && !name.contains(['/', '.']));
         }
     }
 

@@ -5,16 +5,31 @@ use serde::Deserialize;
 use crate::hash::Hash;
 use crate::{Error, Name, Result};
 
+/// Longest path that a file may have, which is that of common systems.
+const LONGEST_PATH: usize = 4096;
+
 /// A commit's files.
 #[derive(Debug)]
 pub struct Listing {
     /// Forty hexadecimal digits.
     pub commit: String,
     /// All files, those in folders too.
-    pub files: Vec<File>,
+    pub files: Vec<Listed>,
 }
 
-/// A file as the hub lists it.
+/// A file as the hub lists it. Mirrors may leave out size and hash; then the file itself is asked
+/// for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its path in the repository, which stays inside of it.
+    pub path: String,
+    /// In bytes.
+    pub size: Option<u64>,
+    /// What it is checked against.
+    pub hash: Option<Hash>,
+}
+
+/// A file that can be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Its path in the repository, which stays inside of it.
@@ -60,6 +75,12 @@ impl Listing {
         }
         let files = answer.siblings.into_iter().map(|sibling| {
             let path = sibling.rfilename;
+            if path.len() > LONGEST_PATH {
+                return Err(refused(format!(
+                    "a file name has {} bytes; at most {LONGEST_PATH} are taken",
+                    path.len()
+                )));
+            }
             if !stays_inside(&path) {
                 return Err(refused(format!(
                     "the file name {path:?} leads out of the model's folder"
@@ -70,10 +91,7 @@ impl Listing {
                 None => (sibling.blob_id, sibling.size),
             };
             let hash = digits.and_then(|digits| Hash::parse(&digits));
-            let (Some(hash), Some(size)) = (hash, size) else {
-                return Err(refused(format!("{path} has no size and hash to check it against")));
-            };
-            Ok(File { path, size, hash })
+            Ok(Listed { path, size, hash })
         });
         Ok(Listing { commit: answer.sha, files: files.collect::<Result<_>>()? })
     }
@@ -103,11 +121,11 @@ mod tests {
         let (sha1, sha256) = ("a".repeat(40), "b".repeat(64));
         let small = json!({"rfilename": "config.json", "size": 7, "blobId": sha1});
         let file = read(&sha1, small).unwrap().files.remove(0);
-        assert_eq!((file.size, file.hash), (7, Hash::GitSha1(sha1.clone())));
+        assert_eq!((file.size, file.hash), (Some(7), Some(Hash::GitSha1(sha1.clone()))));
         let large = json!({"rfilename": "x/m.safetensors", "size": 9, "blobId": sha1,
                            "lfs": {"sha256": sha256, "size": 9, "pointerSize": 130}});
         let file = read(&sha1, large).unwrap().files.remove(0);
-        assert_eq!(file.hash, Hash::Sha256(sha256));
+        assert_eq!(file.hash, Some(Hash::Sha256(sha256)));
     }
 
     #[test]
@@ -133,19 +151,26 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_or_a_hash_that_is_none_is_refused() {
+    fn a_commit_that_is_none_is_refused_and_a_hash_that_is_none_is_not_taken() {
         let commit = "a".repeat(40);
         let good = json!({"rfilename": "x", "size": 1, "blobId": commit});
         for bad in ["main", "../../x", ""] {
             assert!(read(bad, good.clone()).unwrap_err().to_string().contains("is no commit"));
         }
-        for file in [
-            json!({"rfilename": "x", "size": 1}),
-            json!({"rfilename": "x", "blobId": commit}),
-            json!({"rfilename": "x", "size": 1, "blobId": "../../../../../../../../../../../../etc/x"}),
+        for (file, size) in [
+            (json!({"rfilename": "x", "size": 1}), Some(1)),
+            (json!({"rfilename": "x"}), None),
+            (
+                json!({"rfilename": "x", "blobId": "../../../../../../../../../../../../etc/x"}),
+                None,
+            ),
         ] {
-            assert!(read(&commit, file).unwrap_err().to_string().contains("no size and hash"));
+            let file = read(&commit, file).unwrap().files.remove(0);
+            assert_eq!((file.size, file.hash), (size, None));
         }
         assert!(read(&commit, json!({})).is_err());
+        let long = json!({"rfilename": "x".repeat(5000), "size": 1, "blobId": commit});
+        let error = read(&commit, long).unwrap_err().to_string();
+        assert!(error.ends_with("a file name has 5000 bytes; at most 4096 are taken"), "{error}");
     }
 }

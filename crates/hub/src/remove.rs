@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::cache::{bytes, files_below};
-use crate::{Cache, Error, Name, Result};
+use crate::{Cache, Error, Name, Result, own};
 
 impl Cache {
     /// Removes all of a model, or the one revision that `name` says; how many bytes that frees. What other
@@ -56,7 +56,7 @@ impl Cache {
 /// Takes every lock of the repository that there is.
 fn hold(name: &Name, locks: &Path) -> Result<Vec<File>> {
     let take = |path: PathBuf| {
-        let lock = File::open(&path).map_err(Error::io(&path))?;
+        let lock = own::open_to_read(&path).map_err(Error::io(&path))?;
         lock.try_lock().map_err(|_| Error::Busy { name: name.to_string() })?;
         Ok(lock)
     };

@@ -1,12 +1,10 @@
 //! Which files of a repository a model needs: weights as safetensors once and the texts beside them, or files of GGUF.
 
-use std::collections::BTreeSet;
-
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 use crate::gguf;
-use crate::listing::{File, Listing};
+use crate::index::{Index, are_of_one_set};
+use crate::listing::{Listed, Listing};
 use crate::{Error, Name, Result};
 
 /// The file that says which shard has which tensor.
@@ -43,28 +41,41 @@ pub const SAVED_BY_MFLUX: &str = "transformer/0.safetensors";
 const PIPELINE_TEXTS: [&str; 3] = [PIPELINE, "scheduler_config.json", "mflux_model.json"];
 /// What the names of components' weights begin with.
 const PIPELINE_WEIGHTS: [&str; 2] = ["model", "diffusion_pytorch_model"];
+/// Most sets of shards that are completed: a model has one, or two.
+const MOST_SETS: usize = 16;
 /// Weights in other formats, which an error names.
 const OTHER_WEIGHTS: [&str; 5] = [".bin", ".pth", ".pt", ".safetensors", ".npz"];
 
-#[derive(Deserialize)]
-struct Index {
-    weight_map: Map<String, Value>,
-}
+/// What the names of a model's weights begin with; what older conversions call them counts where
+/// the first is not there.
+const WEIGHTS: [&str; 2] = ["model", "weight"];
+/// A model's weights where they are one file.
+const WHOLE: &str = "model.safetensors";
 
 /// The files of `listing` that are needed, texts first; `index` is the content of [`INDEX`] where it is listed.
+/// It is left out where it names what is not listed, and there are weights without it.
 ///
 /// # Errors
-/// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed.
-pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Vec<File>> {
+/// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed, nor other
+/// weights, and for a model in GGUF of which parts are not listed.
+pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Vec<Listed>> {
     if name.file().is_some() {
         return Ok(in_gguf(name, listing)?.unwrap_or_default());
     }
-    let is_pipeline = |file: &File| [PIPELINE, SAVED_BY_MFLUX].contains(&&*file.path);
+    let is_pipeline = |file: &Listed| [PIPELINE, SAVED_BY_MFLUX].contains(&&*file.path);
     if index.is_none() && listing.files.iter().any(is_pipeline) {
         return pipeline(name, listing);
     }
-    let weights = match index {
-        Some(index) => shards(name, listing, index)?,
+    let shards = index.map(|index| shards(listing, index));
+    let has_index = matches!(shards, Some(Ok(_)));
+    let weights = match shards {
+        Some(Ok(shards)) => shards,
+        Some(Err(reason)) => match whole_or_all(listing) {
+            none if none.is_empty() => {
+                return Err(Error::Listing { name: name.to_string(), reason });
+            }
+            weights => weights,
+        },
         None => unindexed(listing),
     };
     if weights.is_empty() {
@@ -72,10 +83,10 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
         return in_gguf(name, listing)?.ok_or_else(lacks);
     }
     let has_modules = listing.files.iter().any(|file| file.path == MODULES);
-    let is_text = |file: &&File| {
+    let is_text = |file: &&Listed| {
         let path = &*file.path;
         TEXTS.contains(&path)
-            || index.is_some() && path == INDEX
+            || has_index && path == INDEX
             || has_modules && (EMBEDDING_TEXTS.contains(&path) || is_of_module(path))
     };
     let texts = listing.files.iter().filter(is_text).cloned();
@@ -83,10 +94,15 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
 }
 
 /// The files of the model in GGUF that `name` means.
-fn in_gguf(name: &Name, listing: &Listing) -> Result<Option<Vec<File>>> {
+fn in_gguf(name: &Name, listing: &Listing) -> Result<Option<Vec<Listed>>> {
     let paths = gguf::chosen(name, listing.files.iter().map(|file| &*file.path))?;
+    let Some(paths) = paths else { return Ok(None) };
+    if let Some(part) = gguf::lacking(paths.iter().copied()).first() {
+        let reason = format!("it has parts of a model, and not {part}");
+        return Err(Error::Listing { name: name.to_string(), reason });
+    }
     let file = |path: &str| listing.files.iter().find(|file| file.path == path).cloned();
-    Ok(paths.map(|paths| paths.into_iter().filter_map(file).collect()))
+    Ok(Some(paths.into_iter().filter_map(file).collect()))
 }
 
 /// Whether a file is a module's of sentence-transformers: `2_Dense/model.safetensors`.
@@ -99,7 +115,7 @@ fn is_of_module(path: &str) -> bool {
 
 /// The texts and the weights of each component; not those weights that are there in another type too
 /// (`model.fp16.safetensors`).
-fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<File>> {
+fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<Listed>> {
     let is_weight = |path: &str| {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
         let stem = file.strip_suffix(".safetensors").unwrap_or_default();
@@ -119,7 +135,7 @@ fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<File>> {
         !folder.contains('/')
             && (TEXTS.contains(&file) || PIPELINE_TEXTS.contains(&file) || is_index)
     };
-    let those = |wanted: &dyn Fn(&str) -> bool| -> Vec<File> {
+    let those = |wanted: &dyn Fn(&str) -> bool| -> Vec<Listed> {
         listing.files.iter().filter(|file| wanted(&file.path)).cloned().collect()
     };
     let weights = those(&is_weight);
@@ -129,34 +145,58 @@ fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<File>> {
     Ok(those(&is_text).into_iter().chain(weights).collect())
 }
 
-fn shards(name: &Name, listing: &Listing, index: &[u8]) -> Result<Vec<File>> {
-    let refused = |reason| Error::Listing { name: name.to_string(), reason };
-    let index: Index =
-        serde_json::from_slice(index).map_err(|error| refused(format!("{INDEX}: {error}")))?;
-    let names: BTreeSet<&str> = index.weight_map.values().filter_map(Value::as_str).collect();
-    let listed = names.into_iter().map(|shard| {
-        let file = listing.files.iter().find(|file| file.path == shard).cloned();
-        file.ok_or_else(|| {
-            refused(format!("{INDEX} names {shard:?}, which is not in the repository"))
-        })
-    });
-    listed.collect()
+/// The shards that an index names, and those of their sets that it does not name.
+///
+/// # Errors
+/// The reason for an index that cannot be read, or names what is not listed.
+fn shards(listing: &Listing, index: &[u8]) -> Result<Vec<Listed>, String> {
+    let index = Index::read(index).map_err(|error| format!("{INDEX}: {error}"))?;
+    let listed: BTreeMap<&str, &Listed> =
+        listing.files.iter().map(|file| (&*file.path, file)).collect();
+    let mut found = BTreeMap::new();
+    for shard in index.shards() {
+        let file = listed
+            .get(shard)
+            .ok_or_else(|| format!("{INDEX} names {shard:?}, which is not in the repository"))?;
+        found.insert(shard, *file);
+    }
+    // Sets are few: a name stands for its set where it is the first of it.
+    let mut sets: Vec<&str> = Vec::new();
+    for shard in found.keys() {
+        if !sets.last().is_some_and(|last| are_of_one_set(last, shard)) {
+            sets.push(shard);
+        }
+    }
+    sets.truncate(MOST_SETS);
+    let is_of_set = |path: &str| sets.iter().any(|shard| are_of_one_set(shard, path));
+    found.extend(listed.into_iter().filter(|(path, _)| is_of_set(path)));
+    Ok(found.into_values().cloned().collect())
 }
 
-/// Without an index: `model*.safetensors`, as the loader takes them, else an adapter's.
-fn unindexed(listing: &Listing) -> Vec<File> {
-    let those = |wanted: &dyn Fn(&str) -> bool| -> Vec<File> {
+/// The weights as one file where they are that, else without an index.
+fn whole_or_all(listing: &Listing) -> Vec<Listed> {
+    let whole = listing.files.iter().find(|file| file.path == WHOLE);
+    whole.map_or_else(|| unindexed(listing), |whole| vec![whole.clone()])
+}
+
+/// Without an index: `model*.safetensors`, as the loader takes them, else `weight*.safetensors`,
+/// else an adapter's.
+fn unindexed(listing: &Listing) -> Vec<Listed> {
+    let those = |wanted: &dyn Fn(&str) -> bool| -> Vec<Listed> {
         listing.files.iter().filter(|file| wanted(&file.path)).cloned().collect()
     };
-    let models = those(&|path| {
-        path.starts_with("model") && path.ends_with(".safetensors") && !path.contains('/')
+    let named = WEIGHTS.iter().map(|begin| {
+        those(&|path| {
+            path.starts_with(begin) && path.ends_with(".safetensors") && !path.contains('/')
+        })
     });
-    if models.is_empty() { those(&|path| ADAPTERS.contains(&path)) } else { models }
+    let adapters = std::iter::once_with(|| those(&|path| ADAPTERS.contains(&path)));
+    named.chain(adapters).find(|files| !files.is_empty()).unwrap_or_default()
 }
 
 /// ` but model.pth, x.bin`, for the error.
 fn others(listing: &Listing) -> String {
-    let is_weight = |file: &&File| OTHER_WEIGHTS.iter().any(|end| file.path.ends_with(end));
+    let is_weight = |file: &&Listed| OTHER_WEIGHTS.iter().any(|end| file.path.ends_with(end));
     let found: Vec<_> =
         listing.files.iter().filter(is_weight).take(3).map(|file| &*file.path).collect();
     if found.is_empty() { String::new() } else { format!(", but {}", found.join(", ")) }
@@ -166,13 +206,13 @@ fn others(listing: &Listing) -> String {
 mod tests {
     use super::{INDEX, needed};
     use crate::hash::Hash;
-    use crate::listing::{File, Listing};
+    use crate::listing::{Listed, Listing};
 
     fn chosen(paths: &[&str], index: Option<&str>) -> crate::Result<Vec<String>> {
-        let file = |path: &&str| File {
+        let file = |path: &&str| Listed {
             path: (*path).to_owned(),
-            size: 1,
-            hash: Hash::GitSha1("a".repeat(40)),
+            size: Some(1),
+            hash: Some(Hash::GitSha1("a".repeat(40))),
         };
         let files = paths.iter().map(file).collect();
         let listing = Listing { commit: "c".into(), files };
@@ -238,11 +278,42 @@ mod tests {
         let paths = [INDEX, "model-1.safetensors", "model-2.safetensors", "model-old.safetensors"];
         let files = chosen(&paths, Some(index)).unwrap();
         assert_eq!(files, [INDEX, "model-1.safetensors", "model-2.safetensors"]);
+        let set = [INDEX, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+        let names_one = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
+        assert_eq!(chosen(&set, Some(names_one)).unwrap(), set);
+    }
+
+    #[test]
+    fn an_index_of_other_weights_is_left_out() {
+        let sharded = ["model-1.safetensors", "model-2.safetensors"];
+        for (weights, taken) in [
+            (&["model.safetensors", "model-old.safetensors"][..], &["model.safetensors"][..]),
+            (&sharded, &sharded),
+            (&["weights.00.safetensors", "x.safetensors"], &["weights.00.safetensors"]),
+        ] {
+            let paths = [&[INDEX, "config.json"], weights].concat();
+            for index in [
+                r#"{"weight_map": {"a": "../../x"}}"#,
+                r#"{"weight_map": {"a": "model-3.safetensors", "b": "model-1.safetensors"}}"#,
+                r#"{"weight_map": {"a": 1}}"#,
+                "[]",
+                "",
+            ] {
+                let found = chosen(&paths, Some(index)).unwrap();
+                assert_eq!(found, [&["config.json"], taken].concat(), "{index}");
+            }
+        }
         for outside in ["../../x", "model-3.safetensors"] {
             let index = format!(r#"{{"weight_map": {{"a": "{outside}"}}}}"#);
-            let error = chosen(&paths, Some(&index)).unwrap_err().to_string();
+            let error = chosen(&[INDEX, "x.bin"], Some(&index)).unwrap_err().to_string();
             assert!(error.contains("is not in the repository"), "{error}");
         }
+    }
+
+    #[test]
+    fn parts_in_gguf_that_are_not_listed_are_named() {
+        let error = chosen(&["m-00001-of-00002.gguf"], None).unwrap_err().to_string();
+        assert!(error.ends_with("and not m-00002-of-00002.gguf"), "{error}");
     }
 
     #[test]

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
 const ENDPOINT: &str = "https://huggingface.co";
+/// A token's file is read up to so many bytes; tokens have some 40.
+const LONGEST_TOKEN: u64 = 4 << 10;
 /// How these variables say yes.
 const TRUE: [&str; 4] = ["1", "ON", "YES", "TRUE"];
 
@@ -111,8 +114,10 @@ fn endpoint(value: Option<String>) -> Result<String> {
 
 /// The text of the token's file; there is none for most people.
 fn token_of(file: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text)),
+    let mut text = String::new();
+    let opened = fs::File::open(file);
+    match opened.and_then(|opened| opened.take(LONGEST_TOKEN).read_to_string(&mut text)) {
+        Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io(file)(error)),
     }

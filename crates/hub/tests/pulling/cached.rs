@@ -51,6 +51,21 @@ fn a_missing_shard_is_named() {
 }
 
 #[test]
+fn a_shard_whose_tensors_are_in_another_file_is_not_missing() {
+    let place = Place::new();
+    let header = br#"{"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}"#;
+    let weights = [&(header.len() as u64).to_le_bytes()[..], header, b"x"].concat();
+    place.hub.add(NAME, &[("config.json", b"{}"), ("model.safetensors", &weights)]);
+    let folder = place.pull(NAME).unwrap().folder;
+    let index = folder.join("model.safetensors.index.json");
+    fs::write(&index, r#"{"weight_map": {"a": "model-1.safetensors"}}"#).unwrap();
+    assert_eq!(place.find(NAME).unwrap(), folder);
+    fs::write(&index, r#"{"weight_map": {"a": "../x", "b": "model-2.safetensors"}}"#).unwrap();
+    let error = place.find(NAME).unwrap_err().to_string();
+    assert_eq!(error, "org/model is in the cache without model-2.safetensors");
+}
+
+#[test]
 fn one_revision_goes_and_what_the_others_need_stays() {
     let place = Place::new();
     place.pull(NAME).unwrap();

@@ -66,6 +66,53 @@ fn a_hub_that_sends_the_whole_file_again_is_understood() {
 }
 
 #[test]
+fn a_hub_that_cuts_and_begins_anew_is_given_up() {
+    let place = Place::new();
+    place.hub.always("/store/", Fault::WholeCut(200_000));
+    let error = place.refused(NAME);
+    assert!(error.contains("/resolve/") && error.ends_with("pull again to go on"), "{error}");
+    assert_eq!(ranges(&place), [None, Some(200_000), Some(200_000)]);
+    // Each time a little more, which would go on for ever as well.
+    let place = Place::new();
+    for more in 0..200 {
+        place.hub.next("/store/", Fault::WholeCut(300_000 + more));
+    }
+    let error = place.refused(NAME);
+    assert!(error.contains("cuts the file off and begins it anew"), "{error}");
+    assert!(ranges(&place).len() < 30);
+}
+
+#[test]
+fn a_part_that_was_not_asked_for_is_not_taken() {
+    let place = Place::new();
+    place.hub.next("/store/", Fault::Cut(100_000));
+    place.hub.next("/store/", Fault::OtherPart(50_000));
+    place.pull(NAME).unwrap();
+    assert_eq!(ranges(&place), [None, Some(100_000), None]);
+    place.assert_whole();
+    // A hub that gives nothing else has no end of its patience either.
+    let place = Place::new();
+    place.hub.next("/store/", Fault::Cut(100_000));
+    let part = vec![("content-range", "bytes 7-9/600000".to_owned())];
+    place.hub.always("/store/", Fault::Status(206, part));
+    let error = place.refused(NAME);
+    assert!(error.contains("gives another part of the file"), "{error}");
+    place.hub.heal();
+    place.pull(NAME).unwrap();
+    place.assert_whole();
+}
+
+#[test]
+fn a_part_of_a_file_of_another_size_is_refused() {
+    let place = Place::new();
+    place.hub.next("/store/", Fault::Cut(100_000));
+    let part = vec![("content-range", "bytes 100000-199999/700000".to_owned())];
+    place.hub.always("/store/", Fault::Status(206, part));
+    let error = place.refused(NAME);
+    assert!(error.contains("wrong size: expected 600000, found 700000"), "{error}");
+}
+
+#[test]
 fn a_beginning_that_is_wrong_is_fetched_anew() {
     let place = Place::new();
     let blobs = place.folder().join("blobs");

@@ -5,6 +5,8 @@
 
 mod cached;
 mod faults;
+mod mirrors;
+mod planted;
 mod refusals;
 
 use std::fs;
@@ -99,7 +101,7 @@ impl Place {
 
     /// The beginnings of files that wait for the next pull.
     fn beginnings(&self) -> Vec<u64> {
-        let blobs = fs::read_dir(self.folder().join("blobs")).unwrap().flatten();
+        let blobs = fs::read_dir(self.folder().join("blobs")).into_iter().flatten().flatten();
         let begun = blobs.filter(|blob| blob.path().extension().is_some_and(|e| e == "incomplete"));
         begun.map(|blob| blob.metadata().unwrap().len()).collect()
     }
@@ -188,6 +190,25 @@ fn shards_come_as_the_index_names_them() {
         "model.safetensors.index.json",
     ];
     assert_eq!(names(&folder), expected);
+}
+
+#[test]
+fn an_index_of_other_weights_is_left_out() {
+    let place = Place::new();
+    let index = br#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
+    let stale = "model.safetensors.index.json";
+    place.hub.add(
+        NAME,
+        &[("config.json", b"{}"), (stale, index), ("model.safetensors", &place.weights)],
+    );
+    let folder = place.pull(NAME).unwrap().folder;
+    assert_eq!(names(&folder), ["config.json", "model.safetensors"]);
+    // Another program may have fetched all of it.
+    fs::write(folder.join(stale), index).unwrap();
+    assert!(matches!(place.find(NAME), Err(Error::Incomplete { .. })));
+    place.pull(NAME).unwrap();
+    assert_eq!(names(&folder), ["config.json", "model.safetensors"]);
+    place.assert_whole();
 }
 
 #[test]

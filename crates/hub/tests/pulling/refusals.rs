@@ -123,3 +123,50 @@ fn what_the_disk_does_not_hold_is_refused_with_the_numbers() {
     );
     assert_eq!(place.beginnings(), [0_u64; 0]);
 }
+
+#[test]
+fn sizes_whose_sum_no_number_holds_are_refused_with_the_numbers() {
+    let place = Place::new();
+    for part in ["model-2.safetensors", "model-3.safetensors"] {
+        let half = 1_u64 << 63;
+        let file = json!({"rfilename": part, "size": half,
+                          "lfs": {"sha256": "b".repeat(64), "size": half}});
+        place.hub.change(NAME, |repository| repository.listed.push(file));
+    }
+    let error = place.refused(NAME);
+    assert!(error.contains(&format!("{} bytes are to come", u64::MAX)), "{error}");
+    assert_eq!(names(place.cache.path()), [""; 0]);
+}
+
+#[test]
+fn an_index_without_end_is_not_read() {
+    let place = Place::new();
+    let index = json!({"rfilename": "model.safetensors.index.json", "size": 1_u64 << 40,
+                       "blobId": "a".repeat(40)});
+    place.hub.change(NAME, |repository| repository.listed.push(index));
+    let error = place.refused(NAME);
+    assert!(error.contains("has 1099511627776 bytes; at most 67108864 are read"), "{error}");
+    assert_eq!(names(place.cache.path()), [""; 0]);
+}
+
+#[test]
+fn a_repository_that_gives_nothing_leaves_nothing_that_is_listed() {
+    let place = Place::new();
+    let models = || place.cache().models().unwrap();
+    place.hub.add("old/bin", &[("config.json", b"{}"), ("model.bin", b"x")]);
+    let index = br#"{"weight_map": {"a": "model-1.safetensors"}}"#;
+    place.hub.add("old/index", &[("model.safetensors.index.json", index)]);
+    place.hub.add("old/nothing", &[]);
+    for repository in ["old/bin", "old/index", "old/nothing"] {
+        place.refused(repository);
+        assert_eq!((names(place.cache.path()), models()), (Vec::new(), Vec::new()), "{repository}");
+    }
+    // Its list is for everybody, and its files are not.
+    place.hub.always("/resolve/", Fault::refusal(403, "GatedRepo"));
+    place.refused(NAME);
+    assert_eq!(models(), []);
+    assert!(!place.folder().exists());
+    place.hub.heal();
+    place.pull(NAME).unwrap();
+    place.assert_whole();
+}
