@@ -55,6 +55,18 @@ pub enum PictureError {
         /// The limit.
         limit: u64,
     },
+    /// A packed part beside the pixels that becomes more than any such part has.
+    #[error(
+        "the {part} of the {format} unpacks to more than {limit} bytes; save the picture without it"
+    )]
+    UnpacksToTooMuch {
+        /// The file's format.
+        format: Format,
+        /// The part of the file, as the format calls it.
+        part: &'static str,
+        /// The limit.
+        limit: usize,
+    },
     /// An animation in a format of which no first frame is taken.
     #[error("the {format} is an animation; give one of its frames as a picture of its own")]
     Animated {

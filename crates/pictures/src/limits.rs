@@ -10,8 +10,10 @@ pub struct Limits {
     pub bytes: usize,
     /// Most pixels, width times height, by the header. Default: 64 million.
     pub pixels: u64,
-    /// Most bytes of memory for the decoder's own buffers and the pixels as the file has them: a picture
-    /// with 16 bits a channel and alpha has 8 bytes a pixel. Default: 512 MiB.
+    /// Most bytes of memory that decoding takes, by arithmetic: the decoder's own buffers, the
+    /// pixels as the file has them (16 bits a channel and alpha are 8 bytes a pixel), and the RGB.
+    /// What lies beside the pixels takes some times the file's bytes more, and unpacked at most 16
+    /// MiB. Default: 512 MiB.
     pub memory: u64,
 }
 

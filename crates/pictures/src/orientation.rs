@@ -16,7 +16,13 @@ impl Orientation {
 
     /// What EXIF says, or else XMP, as Pillow reads them. What cannot be read turns nothing.
     pub fn of(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> Self {
-        exif.and_then(of_exif).or_else(|| xmp.and_then(of_xmp)).map_or(Self::AS_IT_IS, Self)
+        let in_xmp = || xmp.and_then(of_xmp).map(Self);
+        Self::of_exif(exif).or_else(in_xmp).unwrap_or(Self::AS_IT_IS)
+    }
+
+    /// What EXIF says, where it does.
+    pub fn of_exif(exif: Option<&[u8]>) -> Option<Self> {
+        exif.and_then(of_exif).map(Self)
     }
 
     /// The picture, turned and mirrored.

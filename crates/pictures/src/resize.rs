@@ -13,8 +13,14 @@ use self::weights::Weights;
 use crate::error::PictureError;
 use crate::picture::Picture;
 
-/// Most pixels of the step between the passes, and of the result. A picture of one column and millions of rows would make more.
+/// Most pixels of the step between the passes, and of the result: 192 MiB each. A picture of one
+/// column and millions of rows would make more.
 const MOST_PIXELS: u64 = 1 << 26;
+
+/// Most weights of a side, with 12 bytes each while they are made: 48 MiB. A side has two to six
+/// for each old pixel and three to seven for each new one, so that those of 600,000 pixels fit with
+/// any filter. The sums of a row take as much again.
+const MOST_TAPS: u64 = 1 << 22;
 
 impl Picture {
     /// The picture with other sides, anti-aliased.
@@ -38,7 +44,12 @@ impl Picture {
             false => u64::from(width) * u64::from(self.height()),
         };
         let result = u64::from(width) * u64::from(height);
-        if result == 0 || middle.max(result) > MOST_PIXELS {
+        let taps = Weights::taps(self.width(), width, filter).max(Weights::taps(
+            self.height(),
+            height,
+            filter,
+        ));
+        if result == 0 || middle.max(result) > MOST_PIXELS || taps > MOST_TAPS {
             return Err(PictureError::TooLong {
                 width: self.width(),
                 height: self.height(),

@@ -12,6 +12,12 @@ use crate::profile;
 /// Most scans of a progressive file; encoders make about ten.
 const SCANS: usize = 500;
 
+/// Most pixels of all scans together, of which each is gone through whole, even one of a few bytes.
+const SCANNED: u64 = 1 << 32;
+
+/// Most parts of a colour profile, whose numbers are bytes.
+const PARTS: usize = 255;
+
 pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
     open(bytes, limits).map(|(_, sides)| sides)
 }
@@ -22,12 +28,16 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), P
     if !segments.reach_the_end {
         return Err(cut_off());
     }
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels.saturating_mul(segments.scans) > SCANNED {
+        let reason = format!("{} scans of {width} x {height} pixels are too many", segments.scans);
+        return Err(PictureError::Broken { format: Format::Jpeg, reason });
+    }
     if let Some(found) = profile_in(&segments)? {
         profile::check(Format::Jpeg, &found)?;
     }
     let cmyk = matches!(decoder.jpeg_color_space(), ColorSpace::Cmyk | ColorSpace::Ycck);
     let bytes_of_a_pixel = if cmyk { 4 } else { 3 };
-    let pixels = u64::from(width) * u64::from(height);
     check_memory(Format::Jpeg, pixels.checked_mul(bytes_of_a_pixel), limits)?;
     decoder.set_output_format(if cmyk { PixelFormat::Cmyk } else { PixelFormat::Rgb });
 
@@ -67,42 +77,48 @@ fn cut_off() -> PictureError {
     PictureError::Broken { format: Format::Jpeg, reason }
 }
 
-/// The segments of a file up to the marker of its end (EOI): markers and what they hold.
+/// What the segments of a file say up to the marker of its end (EOI).
 struct Segments<'a> {
-    /// Markers, each with the bytes behind its length.
-    all: Vec<(u8, &'a [u8])>,
+    /// What those hold that have a part of a colour profile (APP2); at most one more than may be.
+    of_profile: Vec<&'a [u8]>,
+    /// Scans (SOS).
+    scans: u64,
     /// Whether the marker of the end comes behind the pixels. Decoders fill up what is missing, and Pillow
     /// refuses such a file.
     reach_the_end: bool,
 }
 
 fn segments(bytes: &[u8]) -> Segments<'_> {
-    let (mut all, mut at) = (Vec::new(), 2);
+    let mut found = Segments { of_profile: Vec::new(), scans: 0, reach_the_end: false };
+    let mut at = 2;
     while let Some(marker) = bytes.get(at..at + 2) {
         match marker {
-            [0xff, 0xd9] => return Segments { all, reach_the_end: true },
+            [0xff, 0xd9] => return Segments { reach_the_end: true, ..found },
             // Markers of their own: fill bytes, restarts and the beginning.
             [0xff, 0xff] => at += 1,
             [0xff, 0x01 | 0xd0..=0xd8] => at += 2,
             [0xff, of] if *of >= 2 => {
                 let Some(length) = bytes.get(at + 2..at + 4) else { break };
                 let end = at + 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
-                all.extend(bytes.get(at + 4..end).map(|held| (*of, held)));
+                let held = bytes.get(at + 4..end).unwrap_or_default();
+                let is_of_profile = *of == 0xe2 && held.starts_with(PROFILE);
+                if is_of_profile && found.of_profile.len() <= PARTS {
+                    found.of_profile.push(&held[PROFILE.len()..]);
+                }
+                found.scans += u64::from(*of == 0xda);
                 at = if *of == 0xda { behind_scan(bytes, end) } else { end };
             }
             // Bytes between the segments are passed over.
             _ => at += 1,
         }
     }
-    Segments { all, reach_the_end: false }
+    found
 }
 
 /// The colour profile in the segments APP2, which come in any order: each begins with its number, from 1,
 /// and with how many there are.
 fn profile_in(segments: &Segments<'_>) -> Result<Option<Vec<u8>>, PictureError> {
-    let of_profile = |held: &(u8, &'_ [u8])| held.0 == 0xe2 && held.1.starts_with(b"ICC_PROFILE\0");
-    let mut parts: Vec<&[u8]> =
-        segments.all.iter().filter(|held| of_profile(held)).map(|held| &held.1[12..]).collect();
+    let mut parts = segments.of_profile.clone();
     if parts.is_empty() {
         return Ok(None);
     }
@@ -117,6 +133,9 @@ fn profile_in(segments: &Segments<'_>) -> Result<Option<Vec<u8>>, PictureError> 
     }
     Ok(Some(parts.iter().flat_map(|part| &part[2..]).copied().collect()))
 }
+
+/// What a segment with a part of a colour profile begins with.
+const PROFILE: &[u8] = b"ICC_PROFILE\0";
 
 /// Where the first marker after a scan's data begins. A 0 behind 0xff is data, as is a restart.
 fn behind_scan(bytes: &[u8], mut at: usize) -> usize {

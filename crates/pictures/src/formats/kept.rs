@@ -9,4 +9,5 @@ pub fn keep_first_bytes(pixels: &mut Vec<u8>, stride: usize, kept: &[usize; 3]) 
         }
     }
     pixels.truncate(3 * count);
+    pixels.shrink_to_fit();
 }

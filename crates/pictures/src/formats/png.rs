@@ -2,15 +2,15 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, ColorType, Decoder, DecodingError, Info, Reader, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Reader, Transformations};
 
+use super::chunks;
 use super::kept::keep_first_bytes;
 use crate::error::PictureError;
 use crate::format::Format;
 use crate::limits::{Limits, check_memory, check_sides};
 use crate::orientation::Orientation;
 use crate::picture::Picture;
-use crate::profile;
 
 pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
     open(bytes, limits).map(|(_, sides)| sides)
@@ -18,22 +18,16 @@ pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
 
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), PictureError> {
     let (mut reader, (width, height)) = open(bytes, limits)?;
+    check_memory(Format::Png, need(&reader), limits)?;
     let length = reader.output_buffer_size().and_then(|length| u64::try_from(length).ok());
     let mut pixels = vec![0; check_memory(Format::Png, length, limits)?];
     let of_file = reader.info().color_type;
     let (colour, depth) = reader.output_color_type();
     reader.next_frame(&mut pixels).map_err(|error| broken(error, limits))?;
-    // Behind the pixels there may be EXIF and texts, and there must be the end.
+    // Behind the pixels there may be EXIF, and there must be the end.
     reader.finish().map_err(|error| broken(error, limits))?;
-    match &reader.info().icc_profile {
-        Some(found) => profile::check(Format::Png, found)?,
-        // The decoder passes over what it cannot unpack.
-        None if has_profile(bytes) => {
-            return Err(profile::broken(Format::Png, "it cannot be unpacked"));
-        }
-        None => {}
-    }
-    let orientation = orientation(reader.info());
+    chunks::check_profile(bytes)?;
+    let orientation = chunks::orientation(bytes, reader.info().exif_metadata.as_deref())?;
 
     // The file's type says how grey of 16 bits is read: Pillow cuts it off at 255 where it is alone, and
     // takes the upper byte where alpha comes with it.
@@ -58,6 +52,25 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), P
     Ok((Picture::new(width, height, pixels)?, orientation))
 }
 
+/// Rows that the decoder may hold at once: it moves them up behind the fourth, in a buffer that
+/// grows to twice its length and is copied for that, beside a row of its own and one that is given
+/// out.
+const ROWS: u64 = 6 * 3 + 2;
+
+/// Bytes that decoding takes at most: the pixels as the file has them, the decoder's rows and the
+/// RGB of what is grey, or the picture twice, to be turned.
+fn need(reader: &Reader<Cursor<&[u8]>>) -> Option<u64> {
+    let info = reader.info();
+    let pixels = u64::from(info.width) * u64::from(info.height);
+    let length = u64::try_from(reader.output_buffer_size()?).ok()?;
+    let row = length.div_ceil(u64::from(info.height)) + 1;
+    let rows = row.checked_mul(ROWS.min(3 * u64::from(info.height) + 2))?;
+    let is_grey =
+        matches!(reader.output_color_type().0, ColorType::Grayscale | ColorType::GrayscaleAlpha);
+    let beside = if is_grey { 3 * pixels } else { 0 };
+    Some(length.checked_add(rows)?.checked_add(beside)?.max(6 * pixels))
+}
+
 type Opened<'a> = (Reader<Cursor<&'a [u8]>>, (u32, u32));
 
 fn open<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Opened<'a>, PictureError> {
@@ -65,6 +78,10 @@ fn open<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Opened<'a>, PictureError
     let of_decoder = png::Limits { bytes: memory };
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), of_decoder);
     decoder.set_transformations(Transformations::EXPAND);
+    // It would keep each text, and unpack profiles up to its own limit. `chunks` reads the few that
+    // count.
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
     let sides = match decoder.read_header_info() {
         Ok(info) => (info.width, info.height),
         Err(error) => return Err(no_pixels(bytes).unwrap_or_else(|| broken(error, limits))),
@@ -75,19 +92,6 @@ fn open<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Opened<'a>, PictureError
         return Err(PictureError::Animated { format: Format::Png });
     }
     Ok((reader, sides))
-}
-
-/// Whether one of the chunks holds a colour profile.
-fn has_profile(bytes: &[u8]) -> bool {
-    let mut at = 8;
-    while let Some(&[a, b, c, d, ref name @ ..]) = bytes.get(at..at + 8) {
-        if name == b"iCCP" {
-            return true;
-        }
-        // Behind the length and the name come the data and four bytes of their checksum.
-        at = at.saturating_add(12).saturating_add(u32::from_be_bytes([a, b, c, d]) as usize);
-    }
-    false
 }
 
 /// The error for a header with a side of 0, which the decoder calls broken.
@@ -118,35 +122,6 @@ fn broken(error: DecodingError, limits: &Limits) -> PictureError {
     }
 }
 
-/// The orientation in its EXIF chunk, in the text that ImageMagick writes it to, or in its XMP.
-fn orientation(info: &Info<'_>) -> Orientation {
-    let in_text = || {
-        let latin =
-            info.uncompressed_latin1_text.iter().map(|text| (&text.keyword, text.text.clone()));
-        let packed = info
-            .compressed_latin1_text
-            .iter()
-            .filter_map(|text| Some((&text.keyword, text.get_text().ok()?)));
-        let (_, text) =
-            latin.chain(packed).find(|(keyword, _)| *keyword == "Raw profile type exif")?;
-        bytes_of_profile(&text)
-    };
-    let exif = info.exif_metadata.as_deref().map(<[u8]>::to_vec).or_else(in_text);
-    let xmp = info
-        .utf8_text
-        .iter()
-        .find(|text| text.keyword == "XML:com.adobe.xmp")
-        .and_then(|text| text.get_text().ok());
-    Orientation::of(exif.as_deref(), xmp.as_deref().map(str::as_bytes))
-}
-
-/// The bytes of a raw profile: an empty line, its name, its length, and lines of hexadecimal digits.
-fn bytes_of_profile(text: &str) -> Option<Vec<u8>> {
-    let digits: String = text.split('\n').skip(3).flat_map(str::chars).collect();
-    let pairs = digits.as_bytes().chunks_exact(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 /// A grey of 16 bits, cut off at 255.
 fn low_byte(grey: &[u8]) -> u8 {
     if grey[0] == 0 { grey[1] } else { 255 }
@@ -154,5 +129,7 @@ fn low_byte(grey: &[u8]) -> u8 {
 
 /// Three times the grey that `of` takes out of each `stride` bytes.
 fn repeated(pixels: &[u8], stride: usize, of: fn(&[u8]) -> u8) -> Vec<u8> {
-    pixels.chunks_exact(stride).flat_map(|pixel| [of(pixel); 3]).collect()
+    let mut rgb = Vec::with_capacity(pixels.len() / stride * 3);
+    rgb.extend(pixels.chunks_exact(stride).flat_map(|pixel| [of(pixel); 3]));
+    rgb
 }

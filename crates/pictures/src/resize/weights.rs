@@ -73,12 +73,16 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// The weights that [`Self::new`] makes, without making them; none for a side of 0.
+    pub fn taps(from: u32, to: u32, filter: Filter) -> u64 {
+        stride(support(from, to, filter)).saturating_mul(u64::from(to))
+    }
+
     pub fn new(from: u32, to: u32, filter: Filter, arithmetic: Arithmetic) -> Self {
         let scale = f64::from(from) / f64::from(to);
-        let stretch = scale.max(1.0);
-        let support = filter.support() * stretch;
-        let inverse = 1.0 / stretch;
-        let stride = support.ceil() as usize * 2 + 1;
+        let inverse = 1.0 / scale.max(1.0);
+        let support = support(from, to, filter);
+        let stride = stride(support) as usize;
 
         let mut spans = Vec::with_capacity(to as usize);
         let mut exact = vec![0.0; stride * to as usize];
@@ -132,6 +136,16 @@ impl Weights {
     pub fn level(&self, sum: i32) -> u8 {
         (sum >> self.bits).clamp(0, 255) as u8
     }
+}
+
+/// Old pixels to each side of a new one.
+fn support(from: u32, to: u32, filter: Filter) -> f64 {
+    filter.support() * (f64::from(from) / f64::from(to)).max(1.0)
+}
+
+/// Old pixels that a new one is made of at most.
+fn stride(support: f64) -> u64 {
+    (support.ceil() as u64).saturating_mul(2).saturating_add(1)
 }
 
 /// The most bits behind the point with which the largest weight fits 16 bits with its sign; 22 at most.
