@@ -13,6 +13,9 @@ pub(crate) use pixtral::pixtral_tower;
 pub(crate) use qwen::qwen_tower;
 pub(crate) use siglip::siglip_tower;
 
+/// The most values of a tower's hidden states, and of all of its heads.
+const MAX_WIDTH: i32 = 1 << 16;
+
 /// The sizes of a tower, under the names of its config.
 #[derive(Clone, Copy, Debug)]
 struct TowerSizes {
@@ -45,15 +48,29 @@ impl TowerSizes {
                 )));
             }
         };
-        let most =
-            [sizes.hidden, sizes.inner, head_dim, sizes.heads].into_iter().max().unwrap_or(0);
-        let is_large = most > 1 << 16 || sizes.layers > super::MAX_LAYERS || sizes.patch > 1 << 10;
-        if is_large || head_dim % 4 != 0 {
-            return Err(Error::model(format!(
-                "config.json: `vision_config` has sizes that no tower has: {sizes:?}, heads of {head_dim} values"
-            )));
+        for (key, size, most) in [
+            ("hidden_size", sizes.hidden, MAX_WIDTH),
+            ("intermediate_size", sizes.inner, MAX_WIDTH),
+            (layers, sizes.layers, super::MAX_LAYERS),
+            (heads, sizes.heads, MAX_WIDTH),
+            ("head_dim", head_dim, MAX_WIDTH / sizes.heads.clamp(1, MAX_WIDTH)),
+            ("patch_size", sizes.patch, 1 << 10),
+        ] {
+            at_most(key, size, most)?;
         }
         Ok(TowerSizes { head_dim, ..sizes })
+    }
+
+    /// Refuses heads whose values do not turn in groups of `unit`: pairs, of which as many turn by the row of a patch as by
+    /// its column where `unit` is 4.
+    fn expect_turning(&self, unit: i32) -> Result<()> {
+        if self.head_dim % unit == 0 {
+            return Ok(());
+        }
+        Err(Error::model(format!(
+            "config.json: `vision_config`: heads have {} values, expected a multiple of {unit}: they turn in pairs by the rows and columns of a picture",
+            self.head_dim
+        )))
     }
 
     /// Values of all heads together.
@@ -70,6 +87,21 @@ impl TowerSizes {
 /// The config of the tower, where there is one.
 fn vision(config: &Config) -> Result<Option<Config>> {
     config.object("vision_config")
+}
+
+/// The size under `key` of a tower's config, `usual` where it has none.
+fn small_size(vision: &Config, key: &str, usual: i32, most: i32) -> Result<i32> {
+    let size = vision.opt_size(key)?.unwrap_or(usual);
+    at_most(key, size, most).map(|()| size)
+}
+
+fn at_most(key: &str, size: i32, most: i32) -> Result<()> {
+    if size <= most {
+        return Ok(());
+    }
+    Err(Error::model(format!(
+        "config.json: `vision_config`: `{key}` is {size}, at most {most} are supported"
+    )))
 }
 
 /// Refuses another activation than the family's.

@@ -218,9 +218,19 @@ impl Family {
         if fits && processor.filter.is_some() {
             return Ok(());
         }
+        let makes = match processor.sizing {
+            Sizing::Fixed { width, height } => format!("pictures of {width} × {height} pixels"),
+            Sizing::Area { factor: side, .. } | Sizing::LongestEdge { multiple: side, .. } => {
+                format!("sides that are multiples of {side} pixels")
+            }
+            Sizing::Patches { patch, pooling, .. } => {
+                format!("patches of {patch} pixels, {pooling} a side")
+            }
+            _ => "sizes of another kind".to_owned(),
+        };
         Err(Error::model(format!(
-            "the picture processor's sizes {:?} do not fit the tower's patches of {} pixels, {} a side",
-            processor.sizing, self.patch, self.merge
+            "the picture processor makes {makes}; the tower has patches of {} pixels, {} a side",
+            self.patch, self.merge
         )))
     }
 

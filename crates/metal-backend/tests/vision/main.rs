@@ -5,6 +5,7 @@
 
 mod converted;
 mod fixtures;
+mod sizes;
 mod with_others;
 
 use fixtures::{MODELS, Seeing, greedy};

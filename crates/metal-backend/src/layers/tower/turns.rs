@@ -38,7 +38,9 @@ impl TowerRope {
     /// The rotation of a picture's patches.
     pub fn turns(&self, patches: &Patches) -> Result<Turns> {
         let TowerRope { axes, head_dim, theta } = *self;
-        let quarter = head_dim / 4;
+        // Of the pairs, the first half is for rows; where their number is odd, with the one in the middle.
+        let pairs = head_dim / 2;
+        let counts = [(pairs + 1) / 2, pairs / 2];
         let frequency = |power: f64| theta.powf(-power) as f32;
         let size = f64::from(head_dim);
         let of = |i: i32, offset: i32| match axes {
@@ -48,7 +50,7 @@ impl TowerRope {
         let count = patches.count() as i32;
         let mut angles = Vec::with_capacity((count * head_dim) as usize);
         let [by_row, by_column]: [Vec<f32>; 2] =
-            [0, 1].map(|offset| (0..quarter).map(|i| of(i, offset)).collect());
+            [0, 1].map(|offset: i32| (0..counts[offset as usize]).map(|i| of(i, offset)).collect());
         for [row, column] in patches.places() {
             let rows = by_row.iter().map(|frequency| row as f32 * frequency);
             let columns = by_column.iter().map(|frequency| column as f32 * frequency);

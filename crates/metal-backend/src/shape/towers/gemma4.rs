@@ -1,6 +1,6 @@
 //! The tower of Gemma 4.
 
-use super::{TowerSizes, expect_activation, vision};
+use super::{TowerSizes, expect_activation, small_size, vision};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
@@ -22,6 +22,7 @@ pub(crate) fn gemma4_tower(config: &Config, w: &Weights, width: i32) -> Result<O
     };
     let sizes = TowerSizes::read(&vision, ["num_hidden_layers", "num_attention_heads"])?;
     let TowerSizes { hidden, inner, heads, head_dim, patch, .. } = sizes;
+    sizes.expect_turning(4)?;
     expect_activation(&vision, "hidden_activation", &["gelu_pytorch_tanh"])?;
     if vision.opt_size("num_key_value_heads")?.is_some_and(|count| count != heads) {
         return Err(Error::model(
@@ -85,7 +86,7 @@ pub(crate) fn gemma4_tower(config: &Config, w: &Weights, width: i32) -> Result<O
     let embed = w.first_of(&["model.embed_vision", "embed_vision"]);
     let embed = embed.unwrap_or_else(|| w.at("model.embed_vision"));
     let exit = Exit::Scaled {
-        pool: vision.opt_size("pooling_kernel_size")?.unwrap_or(3),
+        pool: small_size(&vision, "pooling_kernel_size", 3, 64)?,
         standard,
         norm: embed.plain_rms_norm(hidden, eps)?,
         projection: embed.linear("embedding_projection", hidden, width, false)?,

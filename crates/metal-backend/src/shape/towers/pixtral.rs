@@ -30,6 +30,7 @@ pub(crate) fn pixtral_tower(
     };
     let sizes = TowerSizes::read(&vision, ["num_hidden_layers", "num_attention_heads"])?;
     let TowerSizes { hidden, inner, heads, head_dim, patch, .. } = sizes;
+    sizes.expect_turning(2)?;
     expect_activation(&vision, "hidden_act", &["silu", "gelu"])?;
     // What transformers takes where the config says nothing.
     let gate_by = match vision.opt_text("hidden_act")? {
@@ -43,6 +44,11 @@ pub(crate) fn pixtral_tower(
         ));
     }
     let merge = config.opt_size("spatial_merge_size")?.unwrap_or(2);
+    if merge > 16 {
+        return Err(Error::model(format!(
+            "config.json: `spatial_merge_size` is {merge}, at most 16 are supported"
+        )));
+    }
     let rope = vision.object("rope_parameters")?;
     let theta = rope.map(|rope| rope.opt_positive("rope_theta")).transpose()?.flatten();
     let theta = theta.or(vision.opt_positive("rope_theta")?).unwrap_or(10_000.0);

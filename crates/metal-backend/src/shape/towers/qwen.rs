@@ -1,6 +1,6 @@
 //! The tower of Qwen 3.5 and of Qwen 3 VL.
 
-use super::{TowerSizes, expect_activation, vision};
+use super::{TowerSizes, expect_activation, small_size, vision};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{
@@ -22,9 +22,10 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
     };
     let sizes = TowerSizes::read(&vision, ["depth", "num_heads"])?;
     let TowerSizes { hidden, inner, heads, patch, .. } = sizes;
+    sizes.expect_turning(4)?;
     expect_activation(&vision, "hidden_act", &["gelu_pytorch_tanh"])?;
-    let merge = vision.opt_size("spatial_merge_size")?.unwrap_or(2);
-    let frames = vision.opt_size("temporal_patch_size")?.unwrap_or(2);
+    let merge = small_size(&vision, "spatial_merge_size", 2, 16)?;
+    let frames = small_size(&vision, "temporal_patch_size", 2, 16)?;
     let out = vision.opt_size("out_hidden_size")?.unwrap_or(width);
     if out != width {
         return Err(Error::model(format!(

@@ -1,8 +1,8 @@
 //! SigLIP, as Gemma 3 has it.
 
-use super::{TowerSizes, expect_activation, vision};
+use super::{TowerSizes, expect_activation, small_size, vision};
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::{
     Entry, Exit, Network, PatchPositions, QkvLinears, Tower, TowerAttention, TowerBlock, TowerNorm,
 };
@@ -29,8 +29,14 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
     let TowerSizes { hidden, inner, heads, patch, .. } = sizes;
     expect_activation(&vision, "hidden_act", &["gelu_pytorch_tanh"])?;
     let eps = vision.opt_positive("layer_norm_eps")?.unwrap_or(1e-6) as f32;
-    let side = vision.size("image_size")? / patch;
-    let across = f64::from(config.opt_size("mm_tokens_per_image")?.unwrap_or(256)).sqrt() as i32;
+    let side = small_size(&vision, "image_size", 896, 1 << 14)? / patch;
+    let tokens = config.opt_size("mm_tokens_per_image")?.unwrap_or(256);
+    let pool = side / (f64::from(tokens).sqrt() as i32).max(1);
+    if pool == 0 {
+        return Err(Error::model(format!(
+            "config.json: `mm_tokens_per_image` is {tokens}, more than the {side} × {side} patches of a picture"
+        )));
+    }
     // A head that tells pictures apart is part of some checkpoints, and of no use here.
     tower.ignore_modules(&["head"]);
     tower.leave_buffers();
@@ -69,7 +75,7 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
         .unwrap_or_else(|| w.at("multi_modal_projector"));
     let exit = Exit::Pooled {
         last_norm: TowerNorm::Layer(tower.layer_norm("post_layernorm", hidden, eps)?),
-        pool: side / across.max(1),
+        pool,
         norm: projector.offset_rms_norm("mm_soft_emb_norm", hidden, eps)?,
         projection: projector.turned_linear("mm_input_projection_weight", hidden, width)?,
     };
