@@ -114,9 +114,27 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
     let own = folder_kind(dir).and_then(|kind| inspect(dir, kind));
     let children = entries.filter_map(|entry| entry.ok().map(|e| e.path()));
     let children = children.filter(|path| !is_gguf(path) || is_gguf_model(path));
+    let children = children.filter(|path| !is_unfinished(path));
     let mut found: Vec<_> = children.flat_map(|path| inspect_each(&path)).chain(own).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
+}
+
+/// The folders directly under `dir` in which a model grows, or grew until its process was killed: `.NAME.NUMBER.partial`.
+/// They are no models.
+pub fn unfinished(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> =
+        children(dir).into_iter().flatten().filter(|path| is_unfinished(path)).collect();
+    found.sort();
+    found
+}
+
+fn is_unfinished(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let own = name.strip_prefix('.').and_then(|name| name.strip_suffix(".partial"));
+    let number = own.and_then(|own| own.rsplit_once('.')).map_or("", |(_, number)| number);
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    !number.is_empty() && is_number && path.is_dir()
 }
 
 /// The model at `path`, or each of a folder's files of GGUF.

@@ -57,7 +57,9 @@ pub use answer::{Answer, AnswerReader, AnswerStep, Answering, Piece, PlainReader
 pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
-pub use discover::{DiscoveredModel, ModelKind, discover, is_gguf, is_gguf_model, model_kind};
+pub use discover::{
+    DiscoveredModel, ModelKind, discover, is_gguf, is_gguf_model, model_kind, unfinished,
+};
 pub use embedding_model::{EmbeddingModel, EmbeddingModelInfo, Embeddings, PairScores};
 pub use embedding_request::{
     EmbedInput, EmbedOptions, EmbeddingLoadOptions, Pooling, ScoreOptions, TextPair, Truncate,

@@ -79,7 +79,7 @@ impl Backend for MlxBackend {
 
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
         self.check_name(options.backend.as_deref())?;
-        let files = open(path, self.device)?;
+        let files = open(path, self.device, options)?;
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }
 
@@ -116,12 +116,12 @@ fn kernels(device: Device) -> Result<Kernels> {
 }
 
 /// The files of the model at `path`, for a model on `device`.
-fn open(path: &Path, device: Device) -> Result<ModelFiles> {
+fn open(path: &Path, device: Device, options: &LoadOptions) -> Result<ModelFiles> {
     let groups = match kernels(device)?.is_ours_on_cpu() {
         true => Groups::OfSixteen,
         false => Groups::OfMlx,
     };
-    Ok(ModelFiles::open(path, groups)?)
+    Ok(ModelFiles::open(path, groups, options.dtype.map(load::mlx_dtype))?)
 }
 
 fn engine_options(
@@ -208,7 +208,7 @@ pub fn describe_random(config: &str, options: &LoadOptions) -> Result<(ModelInfo
 /// As [`Backend::load_model`], but for what only the weights' values show.
 pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
     let device = device(options.backend.as_deref())?;
-    MlxModel::describe(&engine_options(open(path, device)?, device, options)?)
+    MlxModel::describe(&engine_options(open(path, device, options)?, device, options)?)
 }
 
 /// What can be told of an image model's folder without reading its weights.

@@ -1,10 +1,10 @@
 //! Reading `config.json`: typed access by key, in the spelling of every transformers version.
 
 mod fp8;
+mod quantization;
 mod rope;
 
 use inference_text::json::standard_json;
-use mlx_ffi::{QuantMode, Quantization};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -280,68 +280,6 @@ impl Config {
 
     fn missing(&self, key: &str) -> Error {
         Error::model(format!("{}: key `{key}` is missing", self.name))
-    }
-
-    /// The quantisation of the module at `path`, such as `model.layers.0.mlp.up_proj`: its own
-    /// entry where it has one, else the checkpoint's. `None` where the config has no
-    /// quantisation or says `false` for the module.
-    ///
-    /// # Errors
-    /// Parameters that MLX does not have.
-    pub fn quantization(&self, path: &str) -> Result<Option<Quantization>> {
-        let Some(outer) = self.quantization_object()? else { return Ok(None) };
-        let entry = match outer.get(path) {
-            Some(Value::Bool(false)) => return Ok(None),
-            Some(Value::Object(_)) => outer.object(path)?,
-            _ => None,
-        };
-        // An entry without a mode is affine, whatever the checkpoint's own mode is.
-        entry.as_ref().unwrap_or(&outer).quantization_entry().map(Some)
-    }
-
-    /// The checkpoint's own quantisation, for reports.
-    pub fn default_quantization(&self) -> Result<Option<Quantization>> {
-        self.quantization_object()?.map(|object| object.quantization_entry()).transpose()
-    }
-
-    fn quantization_object(&self) -> Result<Option<Config>> {
-        if let Some(object) = self.object("quantization")? {
-            return Ok(Some(object));
-        }
-        let Some(mut object) = self.object("quantization_config")? else { return Ok(None) };
-        match object.opt_text("quant_method")? {
-            None => Ok(Some(object)),
-            // What it packs are experts (gpt-oss), and they are as MLX packs them.
-            Some(method @ "mxfp4") => {
-                let mode = Value::from(method);
-                object.fields.insert("mode".into(), mode);
-                Ok(Some(object))
-            }
-            Some("fp8") => object.fp8_fields().map(|()| None),
-            Some(method) => Err(Error::model(format!(
-                "{}: `quantization_config` has `quant_method` `{method}`, which is not one of MLX's; convert the checkpoint to MLX's format",
-                self.name
-            ))),
-        }
-    }
-
-    fn quantization_entry(&self) -> Result<Quantization> {
-        let mode = match self.opt_text("mode")? {
-            None => QuantMode::Affine,
-            Some(name) => QuantMode::from_name(name).ok_or_else(|| {
-                self.wrong("mode", &self.fields["mode"], "affine, mxfp4, mxfp8 or nvfp4")
-            })?,
-        };
-        let usual = mode.usual();
-        let quantization = Quantization {
-            mode,
-            bits: self.opt_size("bits")?.unwrap_or(usual.bits),
-            group_size: self.opt_size("group_size")?.unwrap_or(usual.group_size),
-        };
-        quantization
-            .validate_on_cpu()
-            .map_err(|error| Error::model(format!("{}: {error}", self.name)))?;
-        Ok(quantization)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inference_text::{Files, Folder, ReadError};
+use mlx_ffi::Dtype;
 
 use crate::error::{Result, load};
 use crate::gguf::{Gguf, Groups};
@@ -38,17 +39,17 @@ pub(crate) enum ModelFiles {
 
 impl ModelFiles {
     /// The files of the model at `path`: a folder, a file of GGUF, or a folder with one. Weights in GGUF that can be
-    /// packed in `groups` are.
+    /// packed in `groups` are; its numbers are given out as `dtype`, in which they are computed with.
     ///
     /// # Errors
     /// A file of GGUF that is damaged, or has what is not known; a folder with several.
-    pub fn open(path: &Path, groups: Groups) -> Result<ModelFiles> {
+    pub fn open(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<ModelFiles> {
         let file = match Gguf::is_named(path) && !path.is_dir() {
             true => Some(path.to_owned()),
             false => Gguf::within(path)?,
         };
         match file {
-            Some(file) => Ok(ModelFiles::Gguf(Gguf::open(&file, groups)?.into())),
+            Some(file) => Ok(ModelFiles::Gguf(Gguf::open(&file, groups, dtype)?.into())),
             None => Ok(ModelFiles::Folder(path.to_owned())),
         }
     }

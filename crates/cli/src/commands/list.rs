@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hub::{Cache, Cached, Name, Settings};
 use inference_core::{
     EmbeddingLoadOptions, EmbeddingModelInfo, ImageLoadOptions, ImageModelInfo, LoadOptions,
-    ModelInfo, ModelKind, discover,
+    ModelInfo, ModelKind, discover, unfinished,
 };
 use serde::Serialize;
 
@@ -34,6 +34,12 @@ pub fn run(args: &ListArgs) -> Result<()> {
             (models, format!("no models in {}: `ml pull ORG/NAME` fetches one", cache.display()))
         }
     };
+    for folder in args.dir.iter().flat_map(|dir| unfinished(dir)) {
+        note(format_args!(
+            "{} is no model: `ml quantise` works on it, or was interrupted, and its next run for the same folder removes it",
+            folder.display()
+        ));
+    }
     if args.json {
         let rows: Vec<_> = models.iter().map(Row::new).collect();
         return print_json(&rows);

@@ -66,8 +66,11 @@ pub fn run(args: &QuantiseArgs) -> Result<()> {
             human(made.bytes),
             made.bits_per_weight()
         ));
-        if let Some(line) = left_out(&made) {
+        for line in left_out(&made).into_iter().chain(narrow(&made)) {
             note(line);
+        }
+        for folder in &made.removed {
+            note(format_args!("removed what an interrupted run had left: {}", folder.display()));
         }
     }
     if args.json {
@@ -78,9 +81,21 @@ pub fn run(args: &QuantiseArgs) -> Result<()> {
             "parameters": made.parameters,
             "bits_per_weight": made.bits_per_weight(),
             "left_out": made.left_out,
+            "narrow": made.narrow,
+            "removed": made.removed,
         }));
     }
     print_line(args.target.display())
+}
+
+/// A line about modules that stay unpacked.
+fn narrow(made: &Quantised) -> Option<String> {
+    let first = made.narrow.first()?;
+    let count = made.narrow.len();
+    let modules = if count == 1 { "module" } else { "modules" };
+    Some(format!(
+        "left unpacked, as mlx-lm does: {count} {modules} whose rows are no whole groups, the first is {first}"
+    ))
 }
 
 /// A line about parts that the result does not have.

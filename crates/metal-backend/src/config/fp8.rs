@@ -25,7 +25,9 @@ impl Config {
     pub fn fp8_format(&self) -> Result<Fp8Format> {
         const KEY: &str = "weight_block_size";
         let usual = Fp8Format { block: Some([128, 128]), has_exponents: false };
-        let Some(object) = self.object("quantization_config")? else { return Ok(usual) };
+        let Some(object) = self.part_of("quantization_config", &[KEY, "scale_fmt"])? else {
+            return Ok(usual);
+        };
         let has_exponents = object.opt_text("scale_fmt")? == Some(E8M0);
         if !object.fields.contains_key(KEY) {
             return Ok(Fp8Format { has_exponents, ..usual });

@@ -1,10 +1,9 @@
 //! The `config.json` of the result.
 
-use inference_text::json::standard_json;
 use serde_json::{Map, Value};
 
 use super::options::QuantiseOptions;
-use super::python_json::dump;
+use super::python_json;
 use crate::error::{Result, load};
 use crate::files::ModelFiles;
 
@@ -24,7 +23,11 @@ pub(super) fn text(
     quantization: Value,
 ) -> Result<String> {
     let parse = |name: &str, text: &str| -> Result<Map<String, Value>> {
-        serde_json::from_str(&standard_json(text)).map_err(|error| load(&files.path(name), error))
+        let value = python_json::parse(text).map_err(|error| load(&files.path(name), error))?;
+        match value {
+            Value::Object(fields) => Ok(fields),
+            _ => Err(load(&files.path(name), "holds no object")),
+        }
     };
     let mut fields = parse("config.json", source)?;
     if let Some(text) = files.text("generation_config.json")? {
@@ -47,7 +50,7 @@ pub(super) fn text(
     fields.insert("quantization".to_owned(), quantization.clone());
     fields.insert("quantization_config".to_owned(), quantization);
     fields.sort_keys();
-    Ok(dump(&Value::Object(fields)))
+    Ok(python_json::dump(&Value::Object(fields)))
 }
 
 /// What mlx-lm adds to a config while it reads it.

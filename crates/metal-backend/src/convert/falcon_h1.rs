@@ -34,41 +34,52 @@ pub(super) fn arrange(config: &Config, tensors: &mut Tensors) -> Result<()> {
     let inputs = Inputs::read(config, factor("ssm_in_multiplier")?)?;
     tensors.change(|name, value| {
         if let Some((_, factor)) = factors.iter().find(|(end, _)| name.ends_with(end)) {
-            return Some(value.clone().times(*factor));
+            return value.clone().times(*factor).map(Some);
         }
         if name.ends_with("in_proj.weight") {
-            return Some(inputs.scaled(value.clone()));
+            return inputs.scaled(value.clone()).map(Some);
         }
         let is_kernel = name.contains("conv1d.weight");
-        is_kernel.then(|| value.clone().transpose(&[0, 2, 1]))
-    });
-    Ok(())
+        is_kernel.then(|| value.clone().transpose(&[0, 2, 1])).transpose()
+    })
 }
 
 /// The factors of the rows of `in_proj`: z, x, B, C and Δ in turn.
 struct Inputs {
     factor: f32,
-    rows: Vec<f32>,
+    /// So many rows with a factor.
+    parts: [(i64, f32); 5],
 }
 
 impl Inputs {
     fn read(config: &Config, factor: f64) -> Result<Inputs> {
-        let inner = config.size("mamba_d_ssm")?;
-        let states =
-            config.opt_size("mamba_n_groups")?.unwrap_or(1) * config.size("mamba_d_state")?;
-        let sizes = [inner, inner, states, states, config.size("mamba_n_heads")?];
-        let parts = config.opt_numbers::<5>("ssm_multipliers")?.unwrap_or([1.0; 5]);
-        let part = |(size, part): (i32, f32)| std::iter::repeat_n(part, size as usize);
-        let rows = sizes.into_iter().zip(parts).flat_map(part).collect();
-        Ok(Inputs { factor: factor as f32, rows })
+        let size = |key: &str| config.size(key).map(i64::from);
+        let inner = size("mamba_d_ssm")?;
+        let groups = i64::from(config.opt_size("mamba_n_groups")?.unwrap_or(1));
+        let states = groups * size("mamba_d_state")?;
+        let sizes = [inner, inner, states, states, size("mamba_n_heads")?];
+        let factors = config.opt_numbers::<5>("ssm_multipliers")?.unwrap_or([1.0; 5]);
+        let parts = std::array::from_fn(|part| (sizes[part], factors[part]));
+        Ok(Inputs { factor: factor as f32, parts })
     }
 
-    fn scaled(&self, value: Value) -> Value {
-        let (factor, rows, dtype) = (self.factor, self.rows.clone(), value.dtype);
-        value.clone().map(value.shape, move |weight| {
+    fn scaled(&self, value: Value) -> Result<Value> {
+        let (factor, parts, dtype) = (self.factor, self.parts, value.float_type()?);
+        let (found, expected) = (value.size(0)?, parts.iter().map(|(rows, _)| rows).sum::<i64>());
+        // No more are made below than the tensor has.
+        if value.shape.len() != 2 || i64::from(found) != expected {
+            return Err(Error::model(format!(
+                "has the shape {:?}, expected {expected} rows",
+                value.shape
+            )));
+        }
+        Ok(value.clone().map(value.shape, move |weight| {
+            let rows =
+                parts.iter().flat_map(|(rows, part)| std::iter::repeat_n(*part, *rows as usize));
+            let rows: Vec<f32> = rows.collect();
             let rows = Array::from_f32(&rows, &[rows.len() as i32, 1])?;
             let rows = ops::multiply(&ops::astype(&rows, dtype)?, &Array::scalar(factor, dtype)?)?;
             ops::multiply(weight, &rows)
-        })
+        }))
     }
 }

@@ -55,7 +55,8 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
     }
     tensors.rename(|name| renamed(family, name))?;
     if is_tied(config)? {
-        tensors.leave_out(|name| name.ends_with("lm_head.weight"));
+        // A bias is no part of the copy.
+        tensors.leave_out(|name| PARTS.iter().any(|part| is_part(name, "lm_head", part)));
     }
     match family {
         "qwen2_moe" | "qwen3_moe" | "glm4_moe" | "laguna" | "ernie4_5_moe" => {
@@ -63,45 +64,45 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
         }
         "qwen3_next" => {
             tensors.stack_experts("switch_mlp", SAME)?;
-            offset_norms(tensors);
+            offset_norms(tensors)?;
         }
         "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
-            halve_experts(tensors, SWITCH_MLP);
-            offset_norms(tensors);
+            halve_experts(tensors, SWITCH_MLP)?;
+            offset_norms(tensors)?;
         }
-        "qwen3_vl_moe" => halve_turned_experts(tensors, SWITCH_MLP),
+        "qwen3_vl_moe" => halve_turned_experts(tensors, SWITCH_MLP)?,
         "mixtral" | "minimax" | "minimax_m2" => tensors.stack_experts("switch_mlp", NUMBERED)?,
-        "lfm2" => channels_last(tensors),
+        "lfm2" => channels_last(tensors)?,
         "lfm2_moe" => {
             tensors.stack_experts("switch_mlp", SAME)?;
-            channels_last(tensors);
+            channels_last(tensors)?;
         }
         "nemotron_h" => {
             tensors.stack_experts("switch_mlp", TWO_LAYERS)?;
-            channels_last(tensors);
+            channels_last(tensors)?;
         }
         "gemma4" | "gemma4_text" => {
-            halve_experts(tensors, SWITCH_GLU);
+            halve_experts(tensors, SWITCH_GLU)?;
             unshared_keys(&text, tensors)?;
         }
         "glm4_moe_lite" | "deepseek_v3" | "kimi_linear" => {
             tensors.stack_experts("switch_mlp", SAME)?;
-            channels_last(tensors);
+            channels_last(tensors)?;
             tensors.change(|name, value| {
                 let is_list = name.ends_with(".dt_bias") && value.shape.len() > 1;
-                is_list.then(|| value.clone().reshape(vec![value.elements() as i32]))
-            });
+                is_list.then(|| value.clone().flatten()).transpose()
+            })?;
             let head = text.opt_size("head_dim")?;
             let size = |key| Ok::<i32, Error>(text.opt_size(key)?.or(head).unwrap_or(1));
             let heads = text.size("num_attention_heads")?;
             tensors.split_latents(heads, size("qk_nope_head_dim")?, size("v_head_dim")?)?;
         }
         "granitemoehybrid" => {
-            channels_last(tensors);
+            channels_last(tensors)?;
             granite(&text, tensors)?;
         }
         "falcon_h1" => falcon_h1::arrange(config, tensors)?,
-        "gpt_oss" => gpt_oss(tensors),
+        "gpt_oss" => gpt_oss(tensors)?,
         _ => {}
     }
     Ok(())
@@ -122,7 +123,29 @@ fn is_leftover(name: &str) -> bool {
         "input_scale",
     ];
     const CLIPS: [&str; 4] = ["input_max", "input_min", "output_max", "output_min"];
-    PARTS.iter().any(|part| name.contains(part)) || CLIPS.iter().any(|end| name.ends_with(end))
+    // What code counts by itself, and the scales of caches in 8 bits.
+    const LAST: [&str; 9] = [
+        "position_ids",
+        "token_type_ids",
+        "inv_freq",
+        "masked_bias",
+        "k_scale",
+        "v_scale",
+        "q_scale",
+        "prob_scale",
+        "kv_scale",
+    ];
+    let last = name.rsplit('.').next().unwrap_or(name);
+    PARTS.iter().any(|part| name.contains(part))
+        || CLIPS.iter().any(|end| name.ends_with(end))
+        || LAST.contains(&last)
+}
+
+/// Whether `name` is the `part` of a module called `module`, wherever that stands.
+fn is_part(name: &str, module: &str, part: &str) -> bool {
+    let own = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('.'));
+    let path = own.and_then(|path| path.strip_suffix(module));
+    path.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
 /// The number of the layer that a tensor belongs to.
@@ -193,16 +216,16 @@ fn named_projections(name: &str) -> String {
 }
 
 /// The kernels of convolutions over positions with the taps before the channels: `[channels, taps, 1]`.
-fn channels_last(tensors: &mut Tensors) {
+fn channels_last(tensors: &mut Tensors) -> Result<()> {
     tensors.change(|name, value| {
         let is_kernel = name.ends_with("conv1d.weight") || name.ends_with("conv.weight");
         let is_released = is_kernel && value.shape.len() == 3 && value.shape[2] != 1;
-        is_released.then(|| value.clone().transpose(&[0, 2, 1]))
-    });
+        is_released.then(|| value.clone().transpose(&[0, 2, 1])).transpose()
+    })
 }
 
 /// Norms of the released checkpoints of Qwen 3.5 and Qwen 3 Next have their weights' distance from 1.
-fn offset_norms(tensors: &mut Tensors) {
+fn offset_norms(tensors: &mut Tensors) -> Result<()> {
     const NORMS: [&str; 5] = [
         ".input_layernorm.weight",
         ".post_attention_layernorm.weight",
@@ -216,30 +239,31 @@ fn offset_norms(tensors: &mut Tensors) {
     if tensors.all.iter().any(is_released) {
         tensors.change(|name, value| {
             let is_norm = NORMS.iter().any(|end| name.ends_with(end)) && value.shape.len() == 1;
-            is_norm.then(|| value.clone().plus(1.0))
-        });
+            is_norm.then(|| value.clone().plus(1.0)).transpose()
+        })?;
     }
-    channels_last(tensors);
+    channels_last(tensors)
 }
 
 /// Takes experts of matrices with rows for inputs apart, as [`halve_experts`] does with the others.
-fn halve_turned_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) {
+fn halve_turned_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) -> Result<()> {
     let turned = |value: Value| value.transpose(&[0, 2, 1]);
-    tensors.split(".experts.gate_up_proj", |both| halves(turned(both), 1, [gate, up]));
-    tensors.split(".experts.down_proj", |value| vec![(down, turned(value))]);
+    tensors.split(".experts.gate_up_proj", |both| halves(turned(both)?, 1, [gate, up]))?;
+    tensors.split(".experts.down_proj", |value| Ok(vec![(down, turned(value)?)]))
 }
 
 /// Takes `experts.gate_up_proj` of all experts apart; `names` are those of gate, up and down then.
-fn halve_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) {
-    tensors.split(".experts.gate_up_proj", |both| halves(both, 1, [gate, up]));
-    tensors.split(".experts.down_proj", |value| vec![(down, value)]);
+fn halve_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) -> Result<()> {
+    tensors.split(".experts.gate_up_proj", |both| halves(both, 1, [gate, up]))?;
+    tensors.split(".experts.down_proj", |value| Ok(vec![(down, value)]))
 }
 
+/// Tensors with what their names end with.
+type Parts = Vec<(&'static str, Value)>;
+
 /// The two halves of the rows along `axis`.
-fn halves(both: Value, axis: usize, names: [&'static str; 2]) -> Vec<(&'static str, Value)> {
-    let rows = both.shape[axis];
-    let first = both.clone().slice(axis, 0, rows / 2);
-    vec![(names[0], first), (names[1], both.slice(axis, rows / 2, rows))]
+fn halves(both: Value, axis: usize, names: [&'static str; 2]) -> Result<Parts> {
+    Ok(names.into_iter().zip(both.halves(axis)?).collect())
 }
 
 /// Layers that use the keys and values of earlier ones need no projections for them.
@@ -263,43 +287,38 @@ fn granite(text: &Config, tensors: &mut Tensors) -> Result<()> {
                 ".block_sparse_moe.switch_mlp.up_proj.weight",
             ];
             halves(both, 1, names)
-        });
+        })?;
         tensors.split(".block_sparse_moe.output_linear.weight", |down| {
-            vec![(".block_sparse_moe.switch_mlp.down_proj.weight", down)]
-        });
+            Ok(vec![(".block_sparse_moe.switch_mlp.down_proj.weight", down)])
+        })
     } else {
         tensors.split(".shared_mlp.input_linear.weight", |both| {
             halves(both, 0, [".mlp.gate_proj.weight", ".mlp.up_proj.weight"])
-        });
+        })?;
         tensors.split(".shared_mlp.output_linear.weight", |down| {
-            vec![(".mlp.down_proj.weight", down)]
-        });
+            Ok(vec![(".mlp.down_proj.weight", down)])
+        })
     }
-    Ok(())
 }
 
 /// gpt-oss: packed blocks of the experts as MLX packs them, and rows of gate and up that lie in turn.
-fn gpt_oss(tensors: &mut Tensors) {
-    let packed = |blocks: Value| {
-        let words = blocks.view(mlx_ffi::Dtype::U32);
-        let [leading @ .., groups, each] = &words.shape[..] else { return words };
-        let shape = [leading, &[groups * each]].concat();
-        words.reshape(shape)
-    };
-    let in_turn = |axis: usize, names: [&'static str; 2]| {
-        move |both: Value| {
-            let gate = both.clone().every_second(axis, 0);
-            vec![(names[0], gate), (names[1], both.every_second(axis, 1))]
-        }
+fn gpt_oss(tensors: &mut Tensors) -> Result<()> {
+    let packed = |blocks: Value| blocks.words()?.join_last();
+    let in_turn = |both: Value, names: [&'static str; 2]| -> Result<Parts> {
+        Ok(names.into_iter().zip(both.in_turn(1)?).collect())
     };
     tensors.split(".gate_up_proj_blocks", |both| {
-        in_turn(1, [".gate_proj.weight", ".up_proj.weight"])(packed(both))
-    });
-    tensors.split(".gate_up_proj_scales", in_turn(1, [".gate_proj.scales", ".up_proj.scales"]));
-    tensors.split(".gate_up_proj_bias", in_turn(1, [".gate_proj.bias", ".up_proj.bias"]));
-    tensors.split(".down_proj_blocks", |down| vec![(".down_proj.weight", packed(down))]);
-    tensors.split(".down_proj_scales", |down| vec![(".down_proj.scales", down)]);
-    tensors.split(".down_proj_bias", |down| vec![(".down_proj.bias", down)]);
+        in_turn(packed(both)?, [".gate_proj.weight", ".up_proj.weight"])
+    })?;
+    for (both, parts) in [
+        (".gate_up_proj_scales", [".gate_proj.scales", ".up_proj.scales"]),
+        (".gate_up_proj_bias", [".gate_proj.bias", ".up_proj.bias"]),
+    ] {
+        tensors.split(both, |both| in_turn(both, parts))?;
+    }
+    tensors.split(".down_proj_blocks", |down| Ok(vec![(".down_proj.weight", packed(down)?)]))?;
+    tensors.split(".down_proj_scales", |down| Ok(vec![(".down_proj.scales", down)]))?;
+    tensors.split(".down_proj_bias", |down| Ok(vec![(".down_proj.bias", down)]))
 }
 
 #[cfg(test)]

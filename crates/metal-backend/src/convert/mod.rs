@@ -3,11 +3,13 @@
 //! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte. A vision tower that
 //! is kept has the names and forms of mlx-vlm. What embeds texts has the names of mlx-embeddings.
 
+mod check;
 mod config;
 mod falcon_h1;
 mod families;
 mod options;
 mod order;
+mod partial;
 mod plan;
 mod precision;
 mod python_json;
@@ -16,7 +18,6 @@ mod tensors;
 mod value;
 mod written;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,13 +28,16 @@ use crate::config::Config;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
 use crate::gguf::Groups;
+use crate::load::mlx_dtype;
 use crate::models;
 use crate::weights::Checkpoint;
 
 use families::{TIE, is_tied};
 pub use options::{Packing, QuantiseOptions, Recipe, Rule, packing};
-use plan::Plan;
-use written::{Shards, write_text};
+use partial::Partial;
+use plan::{Item, Plan};
+use tensors::of_tensor;
+use written::{Planned, Shards, write_text};
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +50,10 @@ pub struct Quantised {
     pub parameters: u64,
     /// Tensors of the source that are not part of the result, such as a vision tower's.
     pub left_out: Vec<String>,
+    /// Modules that stay as they are because groups do not divide their rows.
+    pub narrow: Vec<String>,
+    /// Folders that interrupted runs had left beside the target, and that are removed now.
+    pub removed: Vec<PathBuf>,
 }
 
 impl Quantised {
@@ -72,7 +80,7 @@ pub(crate) fn quantise(
 ) -> Result<Quantised> {
     use_device(device)?;
     // What is written is read by MLX's programs, too.
-    let files = ModelFiles::open(source, Groups::OfMlx)?;
+    let files = ModelFiles::open(source, Groups::OfMlx, options.dtype.map(mlx_dtype))?;
     let text = files.required_text("config.json")?;
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
     let family = family(&config).map_err(|error| error.at(source))?;
@@ -81,47 +89,67 @@ pub(crate) fn quantise(
     let plan =
         Plan::new(family, &config, &checkpoint, options).map_err(|error| error.at(source))?;
     let packed = plan.items.iter().filter(|item| item.packing.is_some()).count();
-    if packed == 0 {
-        return Err(load(
-            source,
-            format!(
-                "nothing is left to quantise: all weights are packed already, or groups of {} divide no row; choose another group size, or the unquantised checkpoint",
-                options.default.group_size
-            ),
-        ));
+    if packed == 0 && plan.narrow.is_empty() {
+        let reason = "nothing is left to quantise: all weights are packed already; choose the unquantised checkpoint";
+        return Err(load(source, reason));
     }
+    let text = config::text(&files, &text, family, options, plan.quantization.clone())?;
+    let planned = plan.planned(family);
+    check::loads(&files, &text, &planned).map_err(|error| error.at(source))?;
+    let removed = partial::remove_remains(target);
     let folder = Partial::create(target)?;
-    let shards = Shards::create(&folder.path, &plan.planned(family))?;
+    check_place(source, &folder.path)?;
+    let shards = Shards::create(&folder.path, &planned)?;
     let total = shards.total_bytes;
     let mut done = 0;
     for item in &plan.items {
         if cancel.is_cancelled() {
             return Err(Error::Core(CoreError::Cancelled));
         }
-        let array = item.value.array(&files)?;
         let planned = item.planned();
-        match item.packing {
-            None => shards.write(&folder.path, &item.name, &array)?,
-            Some(quantization) => {
-                let made = quantize(&array, quantization)?;
-                let parts = [Some(made.weight), Some(made.scales), made.biases];
-                for (tensor, part) in planned.iter().zip(parts.iter().flatten()) {
-                    shards.write(&folder.path, &tensor.name, part)?;
-                }
-            }
-        }
-        drop(array);
+        write(item, &planned, &files, (&shards, &folder.path))
+            .map_err(|error| of_tensor(&item.name, error).at(source))?;
         memory::clear_cache()?;
-        done += planned.iter().map(written::Planned::bytes).sum::<u64>();
+        done += planned.iter().map(Planned::bytes).sum::<u64>();
         progress(done, total);
     }
     shards.finish(&folder.path, plan.parameters)?;
-    let text = config::text(&files, &text, family, options, plan.quantization)?;
-    write_text(&folder.path.join("config.json"), &text)?;
     copy_others(&files, source, &folder.path)?;
+    // By it a folder is a model.
+    write_text(&folder.path.join("config.json"), &text)?;
     folder.keep(target)?;
-    let (parameters, left_out) = (plan.parameters, plan.left_out);
-    Ok(Quantised { packed, bytes: total, parameters, left_out })
+    let Plan { parameters, left_out, narrow, .. } = plan;
+    Ok(Quantised { packed, bytes: total, parameters, left_out, narrow, removed })
+}
+
+/// Computes one tensor and writes it, or what it is packed as: `planned`.
+fn write(
+    item: &Item,
+    planned: &[Planned],
+    files: &ModelFiles,
+    (shards, folder): (&Shards, &Path),
+) -> Result<()> {
+    let array = item.value.array(files)?;
+    let Some(quantization) = item.packing else {
+        return shards.write(folder, &item.name, &array);
+    };
+    let made = quantize(&array, quantization)?;
+    let parts = [Some(made.weight), Some(made.scales), made.biases];
+    for (tensor, part) in planned.iter().zip(parts.iter().flatten()) {
+        shards.write(folder, &tensor.name, part)?;
+    }
+    Ok(())
+}
+
+/// Refuses a place within the source's folder, whose folders are copied.
+fn check_place(source: &Path, partial: &Path) -> Result<()> {
+    let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match whole(partial).starts_with(whole(source)) {
+        true => {
+            Err(load(source, "the new folder would lie in the model's own: name another place"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// The architecture by the name that the tables here have for it.
@@ -143,7 +171,8 @@ fn family(config: &Config) -> Result<&'static str> {
 /// Refuses an output layer that is no copy of the embeddings where the config says that they are tied: none is written there.
 fn check_head(files: &ModelFiles, config: &Config, checkpoint: &Checkpoint) -> Result<()> {
     let ending = |end: &str| checkpoint.headers.iter().find(|(name, _)| name.ends_with(end));
-    let (head, embeddings) = (ending("lm_head.weight"), ending("embed_tokens.weight"));
+    let embeddings = ending("embed_tokens.weight").or_else(|| ending("backbone.embeddings.weight"));
+    let head = ending("lm_head.weight");
     if let (true, Some((name, head)), Some((_, embeddings))) = (is_tied(config)?, head, embeddings)
         && !files.look_alike(head, embeddings)?
     {
@@ -190,43 +219,4 @@ fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(from).map_err(|error| load(from, error))?;
     fs::write(to, bytes).map_err(|error| load(to, error))
-}
-
-/// A folder that is removed unless it became whole.
-struct Partial {
-    path: PathBuf,
-    is_kept: bool,
-}
-
-impl Partial {
-    fn create(target: &Path) -> Result<Partial> {
-        if target.symlink_metadata().is_ok() {
-            return Err(load(target, "is there already; remove it, or choose another folder"));
-        }
-        let name = target.file_name().ok_or_else(|| load(target, "is no name of a folder"))?;
-        let mut partial = OsString::from(".");
-        partial.push(name);
-        partial.push(format!(".{}.partial", std::process::id()));
-        let path = target.with_file_name(partial);
-        if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(|error| load(parent, error))?;
-        }
-        fs::create_dir(&path).map_err(|error| load(&path, error))?;
-        Ok(Partial { path, is_kept: false })
-    }
-
-    fn keep(mut self, target: &Path) -> Result<()> {
-        fs::rename(&self.path, target).map_err(|error| load(target, error))?;
-        self.is_kept = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // What cannot be removed is named `.partial`, so nobody takes it for a model.
-            let _ = fs::remove_dir_all(&self.path);
-        }
-    }
 }

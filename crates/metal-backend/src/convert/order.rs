@@ -105,10 +105,12 @@ pub(super) fn compare(family: &str, a: &str, b: &str) -> Ordering {
             (a, b) => return a.is_some().cmp(&b.is_some()),
         };
         if a != b {
-            if let (Ok(a), Ok(b)) = (a.parse::<u32>(), b.parse::<u32>()) {
-                return a.cmp(&b);
-            }
-            return place(family, parent, a).cmp(&place(family, parent, b)).then(a.cmp(b));
+            // Numbers by their values before what is unknown and none: else there would be circles.
+            let rank = |part: &str| {
+                let number = part.parse::<u32>().ok();
+                (place(family, parent, part), number.is_none(), number)
+            };
+            return rank(a).cmp(&rank(b)).then(a.cmp(b));
         }
         if a.parse::<u32>().is_err() {
             parent = a;
@@ -147,6 +149,25 @@ mod tests {
         names.reverse();
         names.sort_by(|a, b| compare("llama", a, b));
         assert_eq!(names, sorted);
+    }
+
+    #[test]
+    fn names_of_any_form_have_one_order() {
+        let parts = ["2", "10", "1a", "01", "1", "", "x", "weight", "4294967296", "9", "9a"];
+        for a in parts {
+            for b in parts {
+                let [ab, ba] = [(a, b), (b, a)].map(|(a, b)| compare("llama", a, b));
+                assert_eq!(ab, ba.reverse(), "{a} {b}");
+                assert_eq!(ab.is_eq(), a == b, "{a} {b}");
+                for c in parts {
+                    let is_before = |a, b| compare("llama", a, b).is_lt();
+                    assert!(
+                        !(is_before(a, b) && is_before(b, c) && !is_before(a, c)),
+                        "{a} {b} {c}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

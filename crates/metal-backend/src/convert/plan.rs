@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use inference_core::Dtype as FloatType;
 use mlx_ffi::{Dtype, QuantMode, Quantization};
 use serde_json::{Map, Value as Json};
 
@@ -16,6 +15,7 @@ use super::value::Value;
 use super::written::Planned;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::load::mlx_dtype;
 use crate::weights::Checkpoint;
 
 /// A tensor of the source in its new form.
@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub parameters: u64,
     /// Tensors that are not part of the result.
     pub left_out: Vec<String>,
+    /// Modules whose rows no groups divide, which stay as they are.
+    pub narrow: Vec<String>,
 }
 
 impl Plan {
@@ -61,13 +63,20 @@ impl Plan {
         if let Some(dtype) = float_type(config, options)? {
             tensors.change(|name, value| {
                 let is_cast = value.dtype.is_float() && !keeps_type(family, name);
-                is_cast.then(|| value.clone().cast(dtype))
-            });
+                Ok(is_cast.then(|| value.clone().cast(dtype)))
+            })?;
         }
         let Tensors { all, left_out } = tensors;
         let mut items: Vec<Item> =
             all.into_iter().map(|(name, value)| Item { name, value, packing: None }).collect();
         items.sort_by(|a, b| compare(family, &a.name, &b.name));
+        if let Some(Item { name, value, .. }) = items.iter().find(|item| item.value.elements() == 0)
+        {
+            let shape = &value.shape;
+            return Err(Error::model(format!(
+                "tensor `{name}` has the shape {shape:?}: no values"
+            )));
+        }
         let recipe = options.recipe.map(|recipe| {
             if options.default.mode != QuantMode::Affine {
                 return Err(Error::model("a mixed recipe is affine; leave the other mode out"));
@@ -88,6 +97,7 @@ impl Plan {
             .iter()
             .filter_map(|item| item.name.strip_suffix(".scales").map(str::to_owned))
             .collect();
+        let mut narrow = Vec::new();
         for item in &mut items {
             let Some(path) = item.name.strip_suffix(".weight") else { continue };
             if packed.contains(path) || kept.contains(&item.name) {
@@ -95,6 +105,7 @@ impl Plan {
             }
             match precision.choose(path, &item.value)? {
                 Choice::Leave => {}
+                Choice::Narrow => narrow.push(path.to_owned()),
                 Choice::Pack(quantization) => {
                     entries.add_usual(path, quantization);
                     item.packing = Some(quantization);
@@ -118,7 +129,8 @@ impl Plan {
             )));
         }
         let parameters = parameters(&items, config)?;
-        Ok(Plan { items, quantization: Json::Object(entries.fields), parameters, left_out })
+        let quantization = Json::Object(entries.fields);
+        Ok(Plan { items, quantization, parameters, left_out, narrow })
     }
 
     /// The tensors of the files, in mlx-lm's order.
@@ -199,12 +211,7 @@ fn float_type(config: &Config, options: &QuantiseOptions) -> Result<Option<Dtype
             .transpose()?
             .flatten(),
     };
-    let asked = options.dtype.map(|dtype| match dtype {
-        FloatType::F32 => Dtype::F32,
-        FloatType::F16 => Dtype::F16,
-        FloatType::Bf16 => Dtype::Bf16,
-    });
-    Ok(asked.or(match named.as_deref() {
+    Ok(options.dtype.map(mlx_dtype).or(match named.as_deref() {
         Some("float32") => Some(Dtype::F32),
         Some("float16") => Some(Dtype::F16),
         Some("bfloat16") => Some(Dtype::Bf16),

@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 pub(super) enum Choice {
     /// It stays as it is.
     Leave,
+    /// It stays as it is, since groups do not divide its rows.
+    Narrow,
     /// It is packed as the checkpoint is.
     Pack(Quantization),
     /// It is packed with an entry of its own, which names the mode or leaves it out.
@@ -50,7 +52,7 @@ impl Precision<'_> {
             return Ok(Choice::Own(quantization, true));
         }
         if columns % self.default.group_size != 0 {
-            return Ok(Choice::Leave);
+            return Ok(Choice::Narrow);
         }
         if let Some(mixed) = &self.recipe {
             let bits = mixed.bits(path);
@@ -143,7 +145,7 @@ impl Mixed {
     fn bits(&self, path: &str) -> i32 {
         let part = path.split('.').nth(self.component);
         let layer: i32 = part.and_then(|part| part.parse().ok()).unwrap_or(0);
-        let (eighth, last) = (self.layers / 8, 7 * self.layers / 8);
+        let (eighth, last) = (self.layers / 8, (i64::from(self.layers) * 7 / 8) as i32);
         let gets_more = layer < eighth || layer >= last || (layer - eighth).rem_euclid(3) == 2;
         let is_value = ["v_proj", "v_a_proj", "v_b_proj"].iter().any(|name| path.contains(name));
         let is_wide = (is_value || path.contains("down_proj")) && gets_more;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tensors::Tensors;
+use super::tensors::{Tensors, of_tensor};
 use super::value::Value;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -55,7 +55,8 @@ pub(super) fn take(
     let mut kept = BTreeMap::new();
     for (name, new) in named {
         let Some(value) = tensors.all.remove(&name) else { continue };
-        if kept.insert(new.clone(), channels_last(&new, value)).is_some() {
+        let value = channels_last(&new, value).map_err(|error| of_tensor(&name, error))?;
+        if kept.insert(new.clone(), value).is_some() {
             return Err(Error::model(format!("two tensors would be called `{new}`")));
         }
     }
@@ -96,17 +97,17 @@ fn is_clip(name: &str) -> bool {
 }
 
 /// The kernel over a patch with its channels last, where they come first.
-fn channels_last(name: &str, value: Value) -> Value {
+fn channels_last(name: &str, value: Value) -> Result<Value> {
     const KERNELS: [&str; 3] =
         ["patch_embedding.weight", "patch_embed.proj.weight", "patch_conv.weight"];
     let is_kernel = KERNELS.iter().any(|end| name.ends_with(end));
     let (second, last) = (value.shape.get(1).copied(), value.shape.last().copied());
     if !is_kernel || second != Some(CHANNELS) || last == Some(CHANNELS) {
-        return value;
+        return Ok(value);
     }
     match value.shape.len() {
         4 => value.transpose(&[0, 2, 3, 1]),
         5 => value.transpose(&[0, 2, 3, 4, 1]),
-        _ => value,
+        _ => Ok(value),
     }
 }

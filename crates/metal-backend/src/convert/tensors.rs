@@ -38,8 +38,7 @@ impl Tensors {
                     headers.get(&format!("{name}_scale_inv")).cloned().ok_or_else(|| {
                         Error::model(format!("tensor `{name}` has floats of 8 bits without scales"))
                     })?;
-                Value::fp8(header.clone(), scales, fp8)
-                    .map_err(|error| Error::model(format!("tensor `{name}`: {error}")))?
+                Value::fp8(header.clone(), scales, fp8).map_err(|error| of_tensor(name, error))?
             } else {
                 Value::read(header.clone())
             };
@@ -65,33 +64,48 @@ impl Tensors {
         for (name, value) in std::mem::take(&mut self.all) {
             let new = rename(&name);
             if self.all.insert(new.clone(), value).is_some() {
-                return Err(Error::model(format!("two tensors would be called `{new}`")));
+                return Err(two_called(&new));
             }
         }
         Ok(())
     }
 
     /// Replaces the tensors for which `change` makes another one.
-    pub fn change(&mut self, change: impl Fn(&str, &Value) -> Option<Value>) {
+    ///
+    /// # Errors
+    /// Those of `change`, with the tensor's name.
+    pub fn change(&mut self, change: impl Fn(&str, &Value) -> Result<Option<Value>>) -> Result<()> {
         for (name, value) in &mut self.all {
-            if let Some(changed) = change(name, value) {
+            if let Some(changed) = change(name, value).map_err(|error| of_tensor(name, error))? {
                 *value = changed;
             }
         }
+        Ok(())
     }
 
     /// Replaces each tensor whose name ends with `suffix` by those that `split` makes, with what their names
     /// end with instead.
-    pub fn split(&mut self, suffix: &str, split: impl Fn(Value) -> Vec<(&'static str, Value)>) {
+    ///
+    /// # Errors
+    /// Those of `split`, with the tensor's name; a name that two would have.
+    pub fn split(
+        &mut self,
+        suffix: &str,
+        split: impl Fn(Value) -> Result<Vec<(&'static str, Value)>>,
+    ) -> Result<()> {
         let names: Vec<String> =
             self.all.keys().filter(|name| name.ends_with(suffix)).cloned().collect();
         for name in names {
             let stem = name.strip_suffix(suffix).unwrap_or(&name);
             let Some(value) = self.all.remove(&name) else { continue };
-            for (end, value) in split(value) {
-                self.all.insert(format!("{stem}{end}"), value);
+            for (end, value) in split(value).map_err(|error| of_tensor(&name, error))? {
+                let new = format!("{stem}{end}");
+                if self.all.insert(new.clone(), value).is_some() {
+                    return Err(two_called(&new));
+                }
             }
         }
+        Ok(())
     }
 
     /// Puts experts that have a tensor each together: `…experts.3.NAME.weight` of all numbers become
@@ -121,9 +135,10 @@ impl Tensors {
                 )));
             }
             let parts = members.values().filter_map(|name| self.all.remove(name)).collect();
-            let value = Value::stack(parts)
-                .map_err(|error| Error::model(format!("`{target}`: {error}")))?;
-            self.all.insert(target, value);
+            let value = Value::stack(parts).map_err(|error| of_tensor(&target, error))?;
+            if self.all.insert(target.clone(), value).is_some() {
+                return Err(two_called(&target));
+            }
         }
         Ok(())
     }
@@ -134,31 +149,37 @@ impl Tensors {
     /// # Errors
     /// One that is packed, or has other sizes.
     pub fn split_latents(&mut self, heads: i32, nope: i32, value: i32) -> Result<()> {
-        let ends = ".kv_b_proj.weight";
-        for (name, tensor) in &self.all {
-            if !name.ends_with(ends) {
-                continue;
+        let each = i64::from(nope) + i64::from(value);
+        let rows = i64::from(heads) * each;
+        self.split(".kv_b_proj.weight", |both| {
+            if both.dtype == Dtype::U32 {
+                return Err(Error::model("is quantised already"));
             }
-            if tensor.dtype == Dtype::U32 {
-                return Err(Error::model(format!("tensor `{name}` is quantised already")));
-            }
-            if tensor.shape.len() != 2 || tensor.shape[0] != heads * (nope + value) {
+            let (found, rank) = (i64::from(both.size(0)?), both.size(1)?);
+            if both.shape.len() != 2 || found != rows {
                 return Err(Error::model(format!(
-                    "tensor `{name}` has the shape {:?}, expected {} rows",
-                    tensor.shape,
-                    heads * (nope + value)
+                    "has the shape {:?}, expected {rows} rows",
+                    both.shape
                 )));
             }
-        }
-        self.split(ends, |both| {
-            let rank = both.shape[1];
-            let both = both.reshape(vec![heads, nope + value, rank]);
-            let keys = both.clone().slice(1, 0, nope).transpose(&[0, 2, 1]);
-            vec![
-                (".embed_q.weight", keys),
-                (".unembed_out.weight", both.slice(1, nope, nope + value)),
-            ]
-        });
-        Ok(())
+            // No more than the rows, which the tensor has.
+            let both = both.reshape(vec![heads, each as i32, rank])?;
+            let keys = both.clone().slice(1, 0, nope)?.transpose(&[0, 2, 1])?;
+            let values = both.slice(1, nope, each as i32)?;
+            Ok(vec![(".embed_q.weight", keys), (".unembed_out.weight", values)])
+        })
     }
+}
+
+/// An error that concerns the tensor `name`.
+pub(super) fn of_tensor(name: &str, error: Error) -> Error {
+    match error {
+        Error::Core(error) => Error::Core(error),
+        error if error.is_out_of_memory() => error,
+        error => Error::model(format!("tensor `{name}`: {error}")),
+    }
+}
+
+fn two_called(name: &str) -> Error {
+    Error::model(format!("two tensors would be called `{name}`"))
 }

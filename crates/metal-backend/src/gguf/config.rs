@@ -8,7 +8,7 @@ use super::blocks::Form;
 use super::ends;
 use super::metadata::Metadata;
 use super::pieces::Piece;
-use super::reader::Value;
+use super::reader::{Value, shown};
 use crate::error::{Error, Result};
 
 /// The text of the config.
@@ -150,7 +150,10 @@ fn scaling(metadata: &Metadata<'_>, (head_dim, base): (u64, f64)) -> Result<Opti
         "none" => Ok(None),
         "linear" => Ok(Some(json!({"rope_type": "linear", "factor": factor}))),
         "yarn" => yarn(metadata, factor).map(Some),
-        other => Err(Error::model(format!("`{key}` is `{other}`; none, linear, yarn work"))),
+        other => {
+            let other = shown(other);
+            Err(Error::model(format!("`{key}` is `{other}`; none, linear, yarn work")))
+        }
     }
 }
 

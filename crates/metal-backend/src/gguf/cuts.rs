@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use super::reader::shown;
 use crate::error::{Error, Result};
 
 /// A way to cut text.
@@ -124,6 +125,7 @@ impl Cut {
         let known = CUTS.iter().find(|cut| cut.names.contains(&name));
         known.ok_or_else(|| {
             let names: Vec<&str> = CUTS.iter().flat_map(|cut| cut.names).copied().collect();
+            let name = shown(name);
             Error::model(format!("`tokenizer.ggml.pre` is `{name}`; {} work", names.join(", ")))
         })
     }

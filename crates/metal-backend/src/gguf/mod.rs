@@ -15,12 +15,15 @@ mod order;
 mod parts;
 mod pieces;
 mod reader;
+mod small;
 mod tokenizer;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use mlx_ffi::Dtype;
 
 pub(crate) use self::blocks::Groups;
 use self::metadata::{Factors, Metadata};
@@ -75,11 +78,12 @@ impl Gguf {
     }
 
     /// Reads the header of the file at `path`, and those of the files that follow it. Weights that can be packed in
-    /// `groups` are.
+    /// `groups` are. Numbers are given out as `dtype`, or in the type that suits the file: where a type is asked for, none
+    /// is rounded to another one before.
     ///
     /// # Errors
     /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that is not known, by name.
-    pub fn open(path: &Path, groups: Groups) -> Result<Gguf> {
+    pub fn open(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<Gguf> {
         let read = || {
             let (parts, header) = parts::read(path)?;
             let mut factors = Factors::default();
@@ -93,7 +97,7 @@ impl Gguf {
                 factors.insert(name, vec![constant(&parts, &header, name)?]);
             }
             let metadata = Metadata::of(&header, family, &factors)?;
-            let (tensors, pieces) = pieces(&metadata, groups)?;
+            let (tensors, pieces) = pieces(&metadata, groups, dtype)?;
             let mut texts = tokenizer::texts(&header)?;
             texts.insert("config.json", config::text(&metadata, &pieces)?);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
@@ -174,7 +178,7 @@ fn numbers(path: &Path, stored: &Stored) -> Result<Vec<f32>> {
 
 #[cfg(test)]
 mod tests {
-    use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Quantized, dequantize, use_device};
+    use mlx_ffi::{Array, QuantMode, Quantization, Quantized, dequantize, use_device};
 
     use super::*;
 
@@ -182,8 +186,8 @@ mod tests {
     fn packed_weights_are_the_numbers_that_they_become_elsewhere() {
         use_device(mlx_ffi::Device::Cpu).expect("a CPU is always there");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/gguf/k_quants.gguf");
-        let [packed, plain] =
-            [Groups::OfSixteen, Groups::OfMlx].map(|groups| Gguf::open(&path, groups).expect("it"));
+        let [packed, plain] = [Groups::OfSixteen, Groups::OfMlx]
+            .map(|groups| Gguf::open(&path, groups, None).expect("it"));
         let array = |file: &Gguf, name: &str| {
             let found = file.tensors().iter().find(|tensor| tensor.name == name)?;
             let bytes = file.bytes(found.start, found.bytes as usize).expect("it is read");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::reader::{Header, Value};
+use super::reader::{Header, MAX_TENSORS, Value};
 use crate::error::{Error, Result};
 
 /// The files of the model whose first one lies at `path`, and what they say together.
@@ -39,6 +39,12 @@ pub(super) fn read(path: &Path) -> Result<(Vec<PathBuf>, Header)> {
             if (number(&part, "split.no")?, number(&part, "split.count")?) != (at, count) {
                 return Err(Error::model(format!("is not file {} of {count} of a model", at + 1)));
             }
+            let tensors = header.tensors.len() + part.tensors.len();
+            if tensors as u64 > MAX_TENSORS {
+                return Err(Error::model(format!(
+                    "has {tensors} tensors with those before; at most {MAX_TENSORS} work"
+                )));
+            }
             for (name, mut stored) in part.tensors {
                 stored.part = at as usize;
                 if header.tensors.insert(name.clone(), stored).is_some() {
@@ -72,7 +78,9 @@ fn number(header: &Header, key: &str) -> Result<u64> {
     match header.metadata.get(key) {
         None => Ok(0),
         Some(Value::Unsigned(number)) if *number <= MOST => Ok(*number),
-        Some(Value::Signed(number)) if *number >= 0 => Ok(*number as u64),
-        Some(other) => Err(Error::model(format!("`{key}` is {other:?}"))),
+        Some(Value::Signed(number)) if (0..=MOST as i64).contains(number) => Ok(*number as u64),
+        Some(other) => {
+            Err(Error::model(format!("`{key}` is {other}, expected a number up to {MOST}")))
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Tensors as they are given out: under other names, and converted as they are read.
 
+use std::collections::BTreeMap;
 use std::thread;
 
 use half::{bf16, f16};
@@ -10,28 +11,12 @@ use super::metadata::{Change, Metadata, Tiles};
 use super::names::Named;
 use super::order::{Order, columns, in_turn};
 use super::reader::Stored;
+use super::small::{ROUTERS, is_matrix, is_small, module_of, small_shape, stays_in_f32};
 use crate::error::{Error, Result};
 
 /// How rotations are stretched, pair by pair.
 pub(super) const ROTATIONS: [&str; 3] =
     ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
-
-/// Parts of layers that are no matrices, though their tensors may have two dimensions, and stay in F32 in files of other
-/// types.
-const SMALL: [&str; 9] = [
-    "shortconv.conv",
-    "ssm_conv1d",
-    "ssm_conv1d_q",
-    "ssm_conv1d_k",
-    "ssm_conv1d_v",
-    "ssm_a",
-    "ssm_d",
-    "ssm_norm",
-    "ssm_dt",
-];
-/// Matrices that do.
-const ROUTERS: [&str; 4] =
-    ["ffn_gate_inp", "ffn_gate_inp_shexp", "altup_correct_coef", "altup_predict_coef"];
 
 /// A tensor as it is given out.
 #[derive(Clone, Debug)]
@@ -70,23 +55,26 @@ enum Part {
     Biases,
 }
 
-/// All tensors of a file, and what they are made of, packed in `groups` where they can be.
+/// All tensors of a file, and what they are made of, packed in `groups` where they can be, with numbers of `dtype`.
 ///
 /// # Errors
 /// A tensor that is not known, by name.
 pub(super) fn pieces(
     metadata: &Metadata<'_>,
     groups: Groups,
+    dtype: Option<Dtype>,
 ) -> Result<(Vec<GgufTensor>, Vec<Piece>)> {
     let splits = (metadata.of.splits)(metadata);
     let layers = metadata.layers()?..metadata.all_layers()?;
     let mut all = All {
-        dtype: float_type(metadata),
+        dtype: dtype.unwrap_or_else(|| float_type(metadata)),
         groups,
         tensors: Vec::new(),
         pieces: Vec::new(),
         end: 0,
     };
+    // By the name without the layer: metadata may have a list of all layers, which is not gone through for each of them.
+    let mut changes: BTreeMap<&str, Change> = BTreeMap::new();
     for (name, stored) in &metadata.header.tensors {
         if ROTATIONS.contains(&name.as_str()) {
             // Read with the config.
@@ -103,7 +91,11 @@ pub(super) fn pieces(
             ))
         })?;
         for one in named {
-            let change = (metadata.of.change)(metadata, one.key)?;
+            let change = match changes.get(one.key) {
+                Some(known) => *known,
+                None => (metadata.of.change)(metadata, one.key)?,
+            };
+            changes.insert(one.key, change);
             all.add(name, stored, &one, change)?;
         }
     }
@@ -160,79 +152,38 @@ impl All {
             let stays = stored.kind == Kind::F32 && stays_in_f32(tensor);
             let dtype = if stays { Dtype::F32 } else { dtype };
             let piece = Piece::of((stored, None), named, Part::Values, dtype, order, change);
-            self.push(part, shape, piece);
-            return Ok(());
+            return self.push(part, shape, piece);
         };
         let groups = [rows, &[columns / form.group as i32]].concat();
         let words = [rows, &[columns / 32 * form.bits as i32]].concat();
         let mut push = |which: Part, part: &str, dtype: Dtype, shape: Vec<i32>| {
             let piece = Piece::of((stored, packed), named, which, dtype, order, change);
-            self.push(part, shape, piece);
+            self.push(part, shape, piece)
         };
-        push(Part::Codes, part, Dtype::U32, words);
+        push(Part::Codes, part, Dtype::U32, words)?;
         if stored.kind.is_mxfp4() {
-            push(Part::Scales, "scales", Dtype::U8, groups);
-        } else {
-            push(Part::Scales, "scales", dtype, groups.clone());
-            push(Part::Biases, "biases", dtype, groups);
+            return push(Part::Scales, "scales", Dtype::U8, groups);
         }
-        Ok(())
+        push(Part::Scales, "scales", dtype, groups.clone())?;
+        push(Part::Biases, "biases", dtype, groups)
     }
 
-    fn push(&mut self, part: &str, shape: Vec<i32>, piece: Piece) {
+    fn push(&mut self, part: &str, shape: Vec<i32>, piece: Piece) -> Result<()> {
         let values = shape.iter().fold(1_u64, |all, &dim| all.saturating_mul(dim as u64));
         let values = if shape.contains(&0) { 0 } else { values };
         let bytes = values.saturating_mul(piece.dtype.size() as u64);
         let (name, dtype) = (format!("{}.{part}", piece.module), piece.dtype);
-        self.tensors.push(GgufTensor { name, dtype, shape, start: self.end, bytes });
+        let start = self.end;
+        // One of no bytes has a place of its own too. Tensors may share a file's bytes, so that they are more than it has.
+        self.end = start.checked_add(bytes.max(1)).ok_or_else(|| {
+            Error::model(format!(
+                "tensor `{name}` and those before it have more bytes than any disk"
+            ))
+        })?;
+        self.tensors.push(GgufTensor { name, dtype, shape, start, bytes });
         self.pieces.push(piece);
-        // One of no bytes has a place of its own too.
-        self.end += bytes.max(1);
+        Ok(())
     }
-}
-
-/// The name of a layer's tensor without its part.
-fn module_of(tensor: &str) -> &str {
-    tensor.rsplit_once('.').map_or(tensor, |(module, _)| module)
-}
-
-fn is_small(tensor: &str) -> bool {
-    SMALL.contains(&module_of(tensor))
-}
-
-/// Whether a tensor is a matrix, or one for each expert.
-fn is_matrix(tensor: &str, stored: &Stored) -> bool {
-    stored.shape.len() > 1 && tensor.ends_with(".weight") && !is_small(tensor)
-}
-
-/// Whether a tensor that is stored in F32 is given out so, whatever the matrices are. Biases have the type of their
-/// matrix, since it is that of their sums.
-fn stays_in_f32(tensor: &str) -> bool {
-    const CORRECTION: &str = "exp_probs_b.bias";
-    let is_bias = tensor.ends_with(".bias") && tensor != CORRECTION;
-    let (module, is_weight) = (module_of(tensor), tensor.ends_with(".weight"));
-    let is_vector = is_weight && (module.ends_with("norm") || ROUTERS.contains(&module));
-    is_small(tensor) || !is_bias && (!is_weight || is_vector)
-}
-
-/// The shape of what is no matrix: dimensions of 1 are not counted, and convolutions have each channel by itself.
-fn small_shape(tensor: &str, shape: &[i32]) -> Vec<i32> {
-    if tensor.starts_with("shortconv.conv") || tensor.starts_with("ssm_conv1d") {
-        if !tensor.ends_with(".weight") {
-            return shape.to_vec();
-        }
-        let [channels, taps] = match shape {
-            [rows @ .., taps] => [product(rows), *taps],
-            [] => [1, 1],
-        };
-        return vec![channels, taps, 1];
-    }
-    vec![product(shape)]
-}
-
-/// Of dimensions, whose values a file has.
-fn product(shape: &[i32]) -> i32 {
-    shape.iter().fold(1, |all, dim| dim.saturating_mul(all))
 }
 
 /// The type that numbers of matrices are given out in: that of all, where they are of one that numbers have. Scales are

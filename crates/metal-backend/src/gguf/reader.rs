@@ -1,6 +1,8 @@
 //! The header of a GGUF file: its metadata, and where its tensors lie.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -11,13 +13,31 @@ use crate::error::{Error, Result};
 /// Bytes that tensors begin at multiples of, where the file does not say.
 const ALIGNMENT: u64 = 32;
 
-/// The most that may stand before the tensors: vocabularies take a few MiB.
+/// The most that may stand before the tensors: vocabularies take a few MiB. All texts together are no longer.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 
-/// The most values that all lists of a header may have: vocabularies take a million.
+/// The most values that all lists of a header may have: vocabularies take a million. A value takes 32 bytes, so lists
+/// take 128 MiB.
 const MAX_LISTED: u64 = 1 << 22;
 
-/// A value of the metadata.
+/// The most keys of metadata: files have a hundred. A key with its value takes some 100 bytes beside its text.
+const MAX_ENTRIES: u64 = 1 << 14;
+
+/// The most tensors of a model, in all of its files together: 10,000 layers have some 20 each. What is known of a tensor
+/// takes some 200 bytes, and some 200 for each of the up to three that it becomes.
+pub(super) const MAX_TENSORS: u64 = 1 << 18;
+
+/// The most bytes of a tensor's name, and of a key: llama.cpp has 63 and 65,535.
+const MAX_NAME_BYTES: usize = 255;
+const MAX_KEY_BYTES: usize = 65_535;
+
+/// The largest alignment: files have 32, some have a page.
+const MAX_ALIGNMENT: u64 = 1 << 30;
+
+/// Lists within lists, which no file has.
+const MAX_DEPTH: usize = 4;
+
+/// A value of the metadata. In messages it is as long as a line at most.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Unsigned(u64),
@@ -37,6 +57,29 @@ impl Value {
             _ => None,
         }
     }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Unsigned(number) => write!(f, "{number}"),
+            Value::Signed(number) => write!(f, "{number}"),
+            Value::Float(number) => write!(f, "{number}"),
+            Value::Flag(flag) => write!(f, "{flag}"),
+            Value::Text(text) => write!(f, "`{}`", shown(text)),
+            Value::List(values) => write!(f, "a list of {} values", values.len()),
+        }
+    }
+}
+
+/// What a message has of a file's text: its beginning, where it is long.
+pub(super) fn shown(text: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 80;
+    if text.len() <= LONGEST {
+        return Cow::Borrowed(text);
+    }
+    let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    Cow::Owned(format!("{}…", &text[..end]))
 }
 
 /// A tensor as the file has it.
@@ -91,25 +134,19 @@ impl Header {
                 "has version {version} of GGUF; 2 and 3 work: convert the model to GGUF anew"
             )));
         }
-        let (tensors, entries) = (input.count(24)?, input.count(13)?);
+        let (tensors, entries) = input.counts()?;
         let mut metadata = BTreeMap::new();
         for _ in 0..entries {
-            let (name, kind) = (input.text()?, input.u32()?);
+            let (name, kind) = (input.name(MAX_KEY_BYTES)?, input.u32()?);
             let value = input.value(kind, 0).map_err(|error| named("metadata", &name, error))?;
             if metadata.insert(name.clone(), value).is_some() {
-                return Err(Error::model(format!("metadata `{name}` is there twice")));
+                return Err(Error::model(format!("metadata `{}` is there twice", shown(&name))));
             }
         }
-        let alignment = match metadata.get("general.alignment") {
-            None => ALIGNMENT,
-            Some(Value::Unsigned(alignment)) if alignment.is_power_of_two() => *alignment,
-            Some(other) => {
-                return Err(Error::model(format!("`general.alignment` is {other:?}")));
-            }
-        };
+        let alignment = alignment(&metadata)?;
         let mut found = Vec::new();
         for _ in 0..tensors {
-            let name = input.text()?;
+            let name = input.name(MAX_NAME_BYTES)?;
             let stored = input.tensor().map_err(|error| named("tensor", &name, error))?;
             found.push((name, stored));
         }
@@ -134,8 +171,21 @@ impl Header {
     }
 }
 
+/// What tensors begin at multiples of.
+fn alignment(metadata: &BTreeMap<String, Value>) -> Result<u64> {
+    match metadata.get("general.alignment") {
+        None => Ok(ALIGNMENT),
+        Some(Value::Unsigned(found)) if found.is_power_of_two() && *found <= MAX_ALIGNMENT => {
+            Ok(*found)
+        }
+        Some(other) => Err(Error::model(format!(
+            "`general.alignment` is {other}, expected a power of two up to {MAX_ALIGNMENT}"
+        ))),
+    }
+}
+
 fn named(what: &str, name: &str, error: Error) -> Error {
-    Error::model(format!("{what} `{name}`: {error}"))
+    Error::model(format!("{what} `{}`: {error}", shown(name)))
 }
 
 /// The bytes of a header.
@@ -175,6 +225,19 @@ impl Input {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    /// How many tensors and keys of metadata follow.
+    fn counts(&mut self) -> Result<(u64, u64)> {
+        let (tensors, entries) = (self.count(24)?, self.count(13)?);
+        for (what, found, most) in
+            [("tensors", tensors, MAX_TENSORS), ("keys of metadata", entries, MAX_ENTRIES)]
+        {
+            if found > most {
+                return Err(Error::model(format!("has {found} {what}; at most {most} work")));
+            }
+        }
+        Ok((tensors, entries))
+    }
+
     /// How many things of at least `each` bytes follow: no more than the file has room for.
     fn count(&mut self, each: u64) -> Result<u64> {
         let count = self.u64()?;
@@ -193,6 +256,19 @@ impl Input {
         String::from_utf8(bytes).map_err(|_| Error::model("has a text that is not UTF-8"))
     }
 
+    /// A name of so many bytes at most.
+    fn name(&mut self, most: usize) -> Result<String> {
+        let name = self.text()?;
+        if name.len() > most {
+            return Err(Error::model(format!(
+                "has a name of {} bytes, `{}`; at most {most} work",
+                name.len(),
+                shown(&name)
+            )));
+        }
+        Ok(name)
+    }
+
     fn value(&mut self, kind: u32, depth: usize) -> Result<Value> {
         Ok(match kind {
             0 => Value::Unsigned(self.array::<1>()?[0].into()),
@@ -204,7 +280,7 @@ impl Input {
             6 => Value::Float(f32::from_le_bytes(self.array()?).into()),
             7 => Value::Flag(self.array::<1>()?[0] != 0),
             8 => Value::Text(self.text()?),
-            9 if depth < 4 => {
+            9 if depth < MAX_DEPTH => {
                 let kind = self.u32()?;
                 let count = self.count(1)?;
                 self.listed = self.listed.saturating_add(count);
@@ -218,6 +294,10 @@ impl Input {
             10 => Value::Unsigned(self.u64()?),
             11 => Value::Signed(i64::from_le_bytes(self.array()?)),
             12 => Value::Float(f64::from_le_bytes(self.array()?)),
+            9 => {
+                let reason = format!("has lists within lists, more than {MAX_DEPTH} of them");
+                return Err(Error::model(reason));
+            }
             other => return Err(Error::model(format!("has the unknown type {other}"))),
         })
     }

@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Map, Value as Json, json};
 
 use super::cuts::Cut;
-use super::reader::{Header, Value};
+use super::reader::{Header, Value, shown};
 use crate::error::{Error, Result};
 
 /// The kinds of tokens that are not pieces of text.
 const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
+
+/// The most tokens that text is searched for. Vocabularies have up to some ten thousand, and each takes a kilobyte and 40 µs
+/// as a tokenizer is made.
+const MAX_ADDED: usize = 1 << 16;
 
 /// What stands for a space in vocabularies of SentencePiece.
 const SPACE: char = '▁';
@@ -49,7 +53,7 @@ pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
             (pieces(header, &tokens, prefixes)?, true)
         }
         other => {
-            let name = other.unwrap_or("(none)");
+            let name = shown(other.unwrap_or("(none)"));
             return Err(Error::model(format!(
                 "`tokenizer.ggml.model` is `{name}`; gpt2, llama, gemma4 work"
             )));
@@ -155,7 +159,10 @@ impl Tokens<'_> {
 
     /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces behind them. What
     /// `whole` has is searched for too, whatever its kind.
-    fn added(&self, strips: bool, whole: &HashSet<usize>) -> Vec<Json> {
+    ///
+    /// # Errors
+    /// More of them than any vocabulary has.
+    fn added(&self, strips: bool, whole: &HashSet<usize>) -> Result<Vec<Json>> {
         const PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
         let is_added = |id: usize| {
             [UNKNOWN, CONTROL, USER_DEFINED].contains(&self.kinds[id]) || whole.contains(&id)
@@ -173,7 +180,13 @@ impl Tokens<'_> {
                 "normalized": false, "special": special,
             })
         };
-        (0..self.texts.len()).filter(|id| is_added(*id)).map(token).collect()
+        let added = || (0..self.texts.len()).filter(|id| is_added(*id));
+        match added().count() {
+            0..=MAX_ADDED => Ok(added().map(token).collect()),
+            count => Err(Error::model(format!(
+                "has {count} tokens that are no pieces of text; at most {MAX_ADDED} work"
+            ))),
+        }
     }
 
     /// Tokens that no merge makes. Files call some of them ordinary that the tokenizer's own files search text for.
@@ -201,7 +214,7 @@ fn is_mark(text: &str) -> bool {
 fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
     let normalizer = if cut.composes { json!({"type": "NFC"}) } else { Json::Null };
     Ok(json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(false, &HashSet::new()),
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(false, &HashSet::new())?,
         "normalizer": normalizer, "pre_tokenizer": cut.pre_tokenizer(), "post_processor": null,
         "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
         "model": {
@@ -224,11 +237,17 @@ fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usiz
         return Ok((json!(merges), tokens.made_by_none(&merges)));
     }
     const LONGEST: usize = 1024;
+    /// The most steps of looking for the parts of all tokens: the vocabulary of Gemma takes 30 million.
+    const MOST: usize = 1 << 28;
     if let Some(id) = tokens.texts.iter().position(|text| text.len() > LONGEST) {
         return Err(Error::model(format!(
             "token {id} has {} bytes; at most {LONGEST} work",
             tokens.texts[id].len()
         )));
+    }
+    // Each of a token's bytes parts it in two, both of which are looked up.
+    if tokens.texts.iter().map(|text| text.len() * text.len()).sum::<usize>() > MOST {
+        return Err(Error::model("its tokens are longer than those of any vocabulary"));
     }
     let score = |value: &Value| match value {
         Value::Float(score) => *score,
@@ -269,7 +288,7 @@ fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> 
     // Files do not say it of Phi 3, whose tokens do so.
     let strips = header.metadata.get("general.architecture") == Some(&Value::Text("phi3".into()));
     Ok(json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(strips, &whole),
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(strips, &whole)?,
         "normalizer": normalizer, "pre_tokenizer": null, "post_processor": null,
         "decoder": {"type": "Sequence", "decoders": decoders},
         "model": {
@@ -286,7 +305,8 @@ fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> 
 /// # Errors
 /// More pairs than any vocabulary has.
 fn merges(texts: &[&str], scores: &[f64]) -> Result<Vec<[String; 2]>> {
-    const MOST: usize = 1 << 23;
+    // Those of Gemma are made of 600,000. One takes 150 bytes.
+    const MOST: usize = 1 << 21;
     let ids: HashMap<&str, usize> =
         texts.iter().enumerate().map(|(id, text)| (*text, id)).collect();
     let mut found: Vec<(f64, usize, usize, [&str; 2])> = Vec::new();

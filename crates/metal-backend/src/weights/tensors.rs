@@ -176,8 +176,8 @@ impl Weights {
 
     /// Whether any tensor below this cursor is left.
     pub fn is_empty(&self) -> bool {
-        let prefix = self.prefix();
-        !self.shared.left.borrow().keys().any(|name| name.starts_with(&prefix))
+        let (prefix, left) = (self.prefix(), self.shared.left.borrow());
+        left.range(prefix.clone()..).next().is_none_or(|(name, _)| !name.starts_with(&prefix))
     }
 
     /// Whether weights are random: any tensor is there.

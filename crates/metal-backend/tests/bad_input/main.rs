@@ -4,10 +4,14 @@
 
 #[path = "../tiny/mod.rs"]
 mod tiny;
+#[path = "../tiny/gguf.rs"]
+mod tiny_gguf;
 
 mod adapters;
 mod architectures;
 mod config;
+mod convert;
+mod gguf;
 mod options;
 mod quantization;
 mod text_files;

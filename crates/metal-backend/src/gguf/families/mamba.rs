@@ -6,6 +6,7 @@ use super::building::{decays, grouped_experts, pairs};
 use super::llama::granite_factors;
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, Modules, PLAIN};
+use crate::gguf::reader::shown;
 
 /// The parts of a Mamba 2 layer.
 const MAMBA: Modules = &[
@@ -207,7 +208,8 @@ fn falcon(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let theirs = |key: &&String| key.ends_with("_multiplier") || key.ends_with("_multipliers");
     if let Some(key) = metadata.header.metadata.keys().find(theirs) {
         return Err(Error::model(format!(
-            "has `{key}`: its factors are not in the weights; convert the model with llama.cpp anew"
+            "has `{}`: its factors are not in the weights; convert the model with llama.cpp anew",
+            shown(key)
         )));
     }
     if metadata.float("rope.freq_base")?.is_none() {

@@ -11,7 +11,7 @@ mod mixtures;
 mod qwen;
 
 use super::metadata::Family;
-use super::reader::{Header, Value};
+use super::reader::{Header, Value, shown};
 use crate::error::{Error, Result};
 
 const FAMILIES: [&[Family]; 8] = [
@@ -38,7 +38,8 @@ pub(super) fn of(header: &Header) -> Result<&'static Family> {
     all().find(|family| family.name == name).ok_or_else(|| {
         let names: Vec<&str> = all().map(|family| family.name).collect();
         Error::model(format!(
-            "has the architecture `{name}`; {} work in GGUF, others as folders of safetensors",
+            "has the architecture `{}`; {} work in GGUF, others as folders of safetensors",
+            shown(name),
             names.join(", ")
         ))
     })

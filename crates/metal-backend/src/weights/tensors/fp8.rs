@@ -100,6 +100,9 @@ impl Fp8Scales {
         }
         let [leading @ .., rows, columns] = &tensor.shape[..] else { return None };
         let whole = [*rows, *columns];
+        if whole.contains(&0) {
+            return None;
+        }
         let of = |block: [i32; 2]| {
             let grid = grid(whole, block);
             (scale.shape == [leading, &grid].concat()).then_some(Fp8Scales::Of(block))
