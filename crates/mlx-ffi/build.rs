@@ -33,6 +33,7 @@ fn build() -> Result<(), Error> {
         .file("shim/cuda_launch.cpp")
         .file("shim/cuda_kept.cpp")
         .file("shim/dense.cpp")
+        .file("shim/detach.cpp")
         .file("shim/device_memory.cpp")
         .file("shim/environment.cpp")
         .file("shim/kernel_folder.cpp")

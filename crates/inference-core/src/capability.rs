@@ -68,7 +68,7 @@ pub enum Feature {
     DraftTokens,
     /// A choice of the type to compute in.
     Dtype,
-    /// `memory_limit` and `cache_limit`.
+    /// `memory_limit`, `cache_limit` and `wired_limit`.
     MemoryLimit,
     /// A choice of how many prompt tokens are computed at once.
     PrefillChunk,
@@ -275,6 +275,7 @@ impl Capabilities {
             ("dtype", options.dtype.is_some(), Feature::Dtype),
             ("memory_limit", options.memory_limit.is_some(), Feature::MemoryLimit),
             ("cache_limit", options.cache_limit.is_some(), Feature::MemoryLimit),
+            ("wired_limit", options.wired_limit.is_some(), Feature::MemoryLimit),
             ("prefill_chunk", options.prefill_chunk.is_some(), Feature::PrefillChunk),
             ("threads", options.threads.is_some(), Feature::Threads),
             ("cpu_activations", options.cpu_activations.is_some(), Feature::CpuActivations),

@@ -86,6 +86,10 @@ pub struct LoadOptions {
     /// more than the device has. `None`: the backend's choice, which holds what one chunk of a prompt is
     /// computed with.
     pub cache_limit: Option<u64>,
+    /// Bytes of weights and caches that stay resident while requests run, so that the system does not page them out; 0:
+    /// none. `None`: what the model needs, within what the device recommends. Without effect where nothing is paged out,
+    /// as on anything but Metal.
+    pub wired_limit: Option<u64>,
     /// Prompt tokens computed at once; `None`: the backend's choice.
     pub prefill_chunk: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.

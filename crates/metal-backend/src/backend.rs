@@ -328,6 +328,9 @@ pub struct System {
     pub parallel_slots: usize,
     /// Bytes that MLX tries to stay within.
     pub memory_limit_bytes: u64,
+    /// Bytes that the device recommends to stay within, and that are wired at most while requests run; `None` where
+    /// nothing is wired, as on anything but Metal.
+    pub working_set_bytes: Option<u64>,
     /// Bytes that the device has; `None` where MLX does not know, as on a CPU.
     pub total_memory_bytes: Option<u64>,
     /// Bytes in use by arrays of this process.
@@ -351,6 +354,7 @@ pub fn system() -> Result<System> {
             device_name: info.name,
             parallel_slots: default_slots(device),
             memory_limit_bytes: memory::limit()? as u64,
+            working_set_bytes: info.recommended_working_set,
             total_memory_bytes: info.memory_size,
             active_memory_bytes: memory::active()? as u64,
         })

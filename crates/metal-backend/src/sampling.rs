@@ -368,17 +368,14 @@ impl Sampler {
     }
 }
 
-/// Whether draws by `options` are the most likely ids.
+/// Whether draws by `options` are the most likely ids: by the temperature, or since a filter leaves nothing else. Of ids
+/// that are as likely, the first one is taken then.
 pub(crate) fn is_greedy(options: &GenerateOptions) -> bool {
-    options.temperature.unwrap_or(0.0) < GREEDY_BELOW
-}
-
-/// Logits `[…, vocab_size]` to log probabilities.
-///
-/// # Errors
-/// Those of MLX.
-pub(crate) fn normalise(logits: &Array) -> Result<Array> {
-    ops::subtract(logits, &ops::logsumexp(logits, -1, true)?)
+    let leaves_one = options.top_p.is_some_and(|p| p <= 0.0)
+        || options.min_p.is_some_and(|p| p >= 1.0)
+        // It comes behind what drops the most likely ids.
+        || options.top_k == Some(1) && options.xtc.is_none();
+    leaves_one || options.temperature.unwrap_or(0.0) < GREEDY_BELOW
 }
 
 /// The `count` most likely ids of each row of `logprobs`, `[n, vocab_size]`, in no order, and their
@@ -466,8 +463,10 @@ fn mix(seed: u64, step: u64) -> u64 {
 }
 
 mod constrained;
+mod normalise;
 mod rows;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use normalise::{log_sum, normalise};
 pub(crate) use rows::{Check, Draws, take_rows};

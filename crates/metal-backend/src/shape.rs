@@ -23,6 +23,7 @@ use crate::layers::{
     Rope,
 };
 use crate::weights::{Linears, Weights};
+use mlx_ffi::Array;
 use split::{InnerNames, inner_of_rank};
 
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
@@ -36,6 +37,9 @@ pub(crate) use mixture::{Mixture, sparse_layers};
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
 pub(crate) use towers::{gemma4_tower, pixtral_tower, qwen_tower, siglip_tower};
 
+/// Tensors of an output layer that repeat the embeddings, packed or not.
+const COPIES_OF_EMBEDDINGS: [&str; 5] =
+    ["weight", "scales", "biases", "weight_scale", "weight_scale_inv"];
 /// More layers than any model has; lists with an entry for each layer stay small.
 const MAX_LAYERS: i32 = 10_000;
 
@@ -57,6 +61,8 @@ pub(crate) struct Shape {
     pub embeddings: &'static str,
     /// What the norm behind the last block is called.
     pub final_norm: &'static str,
+    /// The output layer may have a bias, also where its matrix is that of the embeddings.
+    pub head_bias: bool,
 }
 
 impl Shape {
@@ -92,6 +98,7 @@ impl Shape {
             offset_norms: false,
             embeddings: "embed_tokens",
             final_norm: "norm",
+            head_bias: false,
         };
         shape.check()?;
         Ok(shape)
@@ -315,6 +322,7 @@ impl Shape {
             layers,
             norm: self.norm(model, self.final_norm, self.hidden_size)?,
             lm_head: self.lm_head(w, is_tied)?,
+            tied_bias: self.tied_bias(w, is_tied)?,
             split_logits: w.split_logits(self.vocab_size),
             stage: w.stage().cloned(),
             logit_scale: None,
@@ -350,13 +358,24 @@ impl Shape {
     /// The embeddings, where they are the output layer, or one of its own.
     fn lm_head(&self, w: &Weights, is_tied: bool) -> Result<Head> {
         if is_tied {
-            // Some checkpoints carry a copy of the embeddings here.
+            // Some checkpoints carry a copy of the embeddings here. What else lies here is no copy.
             let copy = w.at("lm_head").prefix();
-            w.ignore(|name| name.starts_with(&copy));
+            w.ignore(|name| {
+                name.strip_prefix(&copy).is_some_and(|last| COPIES_OF_EMBEDDINGS.contains(&last))
+            });
             return Ok(Head::Tied);
         }
-        let build = |w: &Weights| w.output_layer("lm_head", self.hidden_size, self.vocab_size);
+        let has_bias = self.head_bias && w.at("lm_head").has("bias");
+        let sizes = [self.hidden_size, self.vocab_size];
+        let build = |w: &Weights| w.output_layer("lm_head", sizes, has_bias);
         Ok(Head::Own(w.part(ModelPart::Head, build)?))
+    }
+
+    /// The bias of an output layer whose matrix is that of the embeddings, where it has one.
+    fn tied_bias(&self, w: &Weights, is_tied: bool) -> Result<Option<Array>> {
+        let has_bias = is_tied && self.head_bias && w.at("lm_head").has("bias");
+        let build = |w: &Weights| w.output_bias("lm_head", self.vocab_size);
+        has_bias.then(|| w.part(ModelPart::Head, build)).transpose()
     }
 }
 

@@ -5,6 +5,7 @@
 #include "cpu_operation.h"
 #include "cuda_launch.h"
 #include "dense.h"
+#include "detach.h"
 #include "device_memory.h"
 #include "environment.h"
 #include "map_order.h"

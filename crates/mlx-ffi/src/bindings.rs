@@ -3366,6 +3366,8 @@ unsafe extern "C" {
         w: mlx_array,
         stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
+    #[doc = " Takes the operation and its inputs from `a`, which was evaluated or sent to its device.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_array_detach(a: mlx_array) -> ::std::os::raw::c_int;
     #[doc = " Bytes of a CUDA device that no process holds, and that it has. Zero for both where there is no CUDA,\n or where this thread has not used the device yet."]
     pub fn mlxrs_device_memory(free_bytes: *mut usize, total_bytes: *mut usize);
     #[doc = " Bytes that this process holds: of the CUDA device, where `on_gpu` and there is one, else of the\n machine's memory. Zero where nobody tells."]

@@ -107,6 +107,16 @@ pub fn set_cache_limit(limit: usize) -> Result<usize> {
     set(sys::mlx_set_cache_limit, limit)
 }
 
+/// Sets how many bytes of arrays stay resident, so that the system does not page them out, and returns the limit before.
+/// It is 0 at first: nothing is wired. Without Metal it changes nothing and returns 0.
+///
+/// # Errors
+/// More than [`DeviceInfo::recommended_working_set`](crate::DeviceInfo), or a system that has no wired memory (macOS
+/// before 15).
+pub fn set_wired_limit(limit: usize) -> Result<usize> {
+    set(sys::mlx_set_wired_limit, limit)
+}
+
 /// The memory of a CUDA device, as its driver counts it for all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {

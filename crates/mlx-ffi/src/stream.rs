@@ -27,6 +27,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Bytes of memory on the device, where MLX knows.
     pub memory_size: Option<u64>,
+    /// Bytes that arrays should stay within on Metal, and that may be wired at most.
+    pub recommended_working_set: Option<u64>,
     /// The major number of what a CUDA device can compute, 9 for Hopper.
     pub compute_capability: Option<u64>,
 }
@@ -83,6 +85,7 @@ impl Device {
             name: name.unwrap_or_else(|| format!("{self:?}").to_lowercase()),
             memory_size: ["memory_size", "total_memory"].iter().find_map(|key| info.size(key)),
             compute_capability: info.size("compute_capability_major"),
+            recommended_working_set: info.size("max_recommended_working_set_size"),
         })
     }
 

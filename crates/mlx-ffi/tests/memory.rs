@@ -4,8 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlx_ffi::{
-    Array, Dtype, Indices, QuantMode, Quantization, Result, async_eval, dequantize, eval_all, fast,
-    gather_qmm, memory, ops, quantize, quantized_matmul, random, synchronize,
+    Array, Device, Dtype, Indices, QuantMode, Quantization, Result, async_eval, dequantize,
+    eval_all, fast, gather_qmm, memory, ops, quantize, quantized_matmul, random, synchronize,
 };
 
 /// Bytes of a 256 × 256 array of f32.
@@ -85,6 +85,40 @@ fn an_evaluated_array_pins_none_of_its_inputs() -> Result<()> {
     sum.eval()?;
     assert_eq!(memory::active()? - before, 256 * 4);
     assert_eq!(sum.to_vec_f32()?.len(), 256);
+    Ok(())
+}
+
+#[test]
+fn a_detached_array_has_its_value_and_pins_nothing() -> Result<()> {
+    let _turn = turn();
+    let before = memory::active()?;
+    let input = square()?;
+    let sum = ops::sum(&input, 0, false)?;
+    let expected = ops::sum(&input, 0, false)?.to_vec_f32()?;
+    let shared = sum.share()?;
+    sum.detach()?;
+    drop(input);
+    assert_eq!(sum.to_vec_f32()?, expected);
+    assert_eq!(shared.to_vec_f32()?, expected);
+    assert_eq!(memory::active()? - before, 256 * 4);
+    // Once more, of what has no operation any more.
+    sum.detach()?;
+    assert_eq!(sum.to_vec_f32()?, expected);
+    drop((sum, shared));
+    assert_eq!(memory::active()?, before);
+    Ok(())
+}
+
+#[test]
+fn without_metal_nothing_is_wired() -> Result<()> {
+    let _turn = turn();
+    if Device::best()?.info()?.recommended_working_set.is_some() {
+        let before = memory::set_wired_limit(1 << 20)?;
+        assert_eq!(memory::set_wired_limit(before)?, 1 << 20);
+        return Ok(());
+    }
+    assert_eq!(memory::set_wired_limit(1 << 30)?, 0);
+    assert_eq!(memory::set_wired_limit(0)?, 0);
     Ok(())
 }
 

@@ -63,6 +63,10 @@ pub struct HowArgs {
     /// Bytes of freed memory to keep for reuse, such as 1GiB
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub cache_limit: Option<u64>,
+    /// Bytes of weights and caches that stay resident while requests run on Metal, such as 16GiB; 0: none. Elsewhere nothing
+    /// is paged out [default: what the model needs]
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
+    pub wired_limit: Option<u64>,
     /// Hold the KV cache in 4 or 8 bits [default: as it is computed]
     #[arg(long, value_name = "BITS", value_parser = values::count, allow_hyphen_values = true)]
     pub kv_bits: Option<usize>,
@@ -108,6 +112,7 @@ impl HowArgs {
             dtype: self.dtype,
             memory_limit: self.memory_limit,
             cache_limit: self.cache_limit,
+            wired_limit: self.wired_limit,
             prefill_chunk: self.prefill_chunk,
             threads: self.threads,
             cpu_activations: self.cpu_activations,

@@ -59,7 +59,7 @@ pub struct RemoteArgs {
     /// Measure the server at this address by OpenAI's protocol; --model is its name for the model
     #[arg(long, value_name = "URL", conflicts_with_all = [
         "shape", "bits", "depth", "concurrency", "breakdown", "repeat", "backend", "dtype",
-        "context_length", "prefill_chunk", "pipeline", "memory_limit", "cache_limit", "kv_bits",
+        "context_length", "prefill_chunk", "pipeline", "memory_limit", "cache_limit", "wired_limit", "kv_bits",
         "kv_group_size", "adapter", "parallel", "queue_limit", "batch_invariant", "cpu_activations",
     ])]
     pub url: Option<String>,

@@ -43,6 +43,8 @@ struct SystemFacts {
     rounded_activations: &'static str,
     device_name: String,
     memory_limit_bytes: u64,
+    /// `null` where nothing is wired.
+    working_set_bytes: Option<u64>,
     /// `null` where the device does not tell.
     total_memory_bytes: Option<u64>,
     active_memory_bytes: u64,
@@ -134,6 +136,7 @@ impl From<System> for SystemFacts {
             rounded_activations: system.rounded_activations,
             device_name: system.device_name,
             memory_limit_bytes: system.memory_limit_bytes,
+            working_set_bytes: system.working_set_bytes,
             total_memory_bytes: system.total_memory_bytes,
             active_memory_bytes: system.active_memory_bytes,
         }
@@ -233,6 +236,16 @@ fn try_generation() -> Result<String> {
     ))
 }
 
+/// What `--wired-limit` does here.
+fn wired(working_set: Option<u64>) -> String {
+    match working_set {
+        None => {
+            "none: without Metal nothing is paged out, and --wired-limit has no effect".to_owned()
+        }
+        Some(bytes) => format!("up to {} while requests run (--wired-limit)", bytes::human(bytes)),
+    }
+}
+
 fn text(diagnosis: &Diagnosis) -> String {
     let mut rows = vec![("ml", diagnosis.version.to_owned())];
     if let Some(system) = &diagnosis.system {
@@ -251,6 +264,9 @@ fn text(diagnosis: &Diagnosis) -> String {
                 bytes::human(system.active_memory_bytes),
             ),
         ));
+    }
+    if let Some(system) = &diagnosis.system {
+        rows.push(("wired memory", wired(system.working_set_bytes)));
     }
     rows.push(("architectures", diagnosis.architectures.join(", ")));
     let mut text: String =

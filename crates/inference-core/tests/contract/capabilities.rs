@@ -92,7 +92,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 18] = [
+    let options: [(&str, Feature, Set); 19] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("queue_limit", Feature::QueueLimit, |o| o.queue_limit = Some(0)),
@@ -107,6 +107,7 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         ("dtype", Feature::Dtype, |o| o.dtype = Some(Dtype::F32)),
         ("memory_limit", Feature::MemoryLimit, |o| o.memory_limit = Some(1)),
         ("cache_limit", Feature::MemoryLimit, |o| o.cache_limit = Some(0)),
+        ("wired_limit", Feature::MemoryLimit, |o| o.wired_limit = Some(0)),
         ("prefill_chunk", Feature::PrefillChunk, |o| o.prefill_chunk = Some(1)),
         ("threads", Feature::Threads, |o| o.threads = Some(1)),
         ("cpu_activations", Feature::CpuActivations, |o| {

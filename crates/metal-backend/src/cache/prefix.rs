@@ -360,7 +360,14 @@ fn bytes(layers: &[Parts]) -> u64 {
 }
 
 /// Has copies made before the buffers that they come from are written in place again. A GPU makes them in
-/// the order in which it was asked.
+/// the order in which it was asked. They are kept across steps, and hold nothing of those that made them.
 fn settle<'a>(copies: impl Iterator<Item = &'a Array>) -> Result<()> {
-    if on_cpu()? { eval_all(copies) } else { async_eval(copies) }
+    let copies: Vec<&Array> = copies.collect();
+    let all = copies.iter().copied();
+    if on_cpu()? {
+        eval_all(all)?
+    } else {
+        async_eval(all)?
+    }
+    copies.into_iter().try_for_each(Array::detach)
 }

@@ -55,26 +55,9 @@ impl PrefixStore {
     /// # Errors
     /// A folder that cannot be made or written, or that others may write.
     pub fn open(root: &Path, key: &[u8; 32], budget: Option<u64>) -> Result<PrefixStore> {
-        let digest = hex(&key[..16]);
-        let folder = root.join(&digest);
-        for path in [root, &folder] {
-            if !path.is_dir() {
-                fs::create_dir_all(path).map_err(|error| load(path, error))?;
-                let private = Permissions::from_mode(PRIVATE);
-                fs::set_permissions(path, private).map_err(|error| load(path, error))?;
-            }
-        }
-        let probe = folder.join(partial(&(digest + END)));
-        let own = File::create(&probe).and_then(|file| file.metadata());
-        let owner = own.map_err(|error| load(&folder, error))?.uid();
-        fs::remove_file(&probe).map_err(|error| load(&probe, error))?;
-        for path in [root, &folder] {
-            let about = fs::metadata(path).map_err(|error| load(path, error))?;
-            if about.uid() != owner || about.mode() & 0o022 != 0 {
-                let reason = "others may write there, and so change answers: make it yours alone (`chmod 700`), or choose another folder";
-                return Err(load(path, reason));
-            }
-        }
+        let folder = root.join(hex(&key[..16]));
+        PrefixStore::prepare(root)?;
+        let owner = PrefixStore::prepare(&folder)?;
         let mut store = PrefixStore {
             root: root.to_owned(),
             folder,
@@ -89,6 +72,28 @@ impl PrefixStore {
         store.trim();
         store.budget = budget.unwrap_or(BUDGET.max(store.bytes));
         Ok(store)
+    }
+
+    /// Makes `folder` where it is not there, for the user alone; the owner.
+    ///
+    /// # Errors
+    /// A folder that cannot be made or written, or that others may write.
+    pub fn prepare(folder: &Path) -> Result<u32> {
+        if !folder.is_dir() {
+            fs::create_dir_all(folder).map_err(|error| load(folder, error))?;
+            let private = Permissions::from_mode(PRIVATE);
+            fs::set_permissions(folder, private).map_err(|error| load(folder, error))?;
+        }
+        let probe = folder.join(partial(&("0".repeat(32) + END)));
+        let own = File::create(&probe).and_then(|file| file.metadata());
+        let owner = own.map_err(|error| load(folder, error))?.uid();
+        fs::remove_file(&probe).map_err(|error| load(&probe, error))?;
+        let about = fs::metadata(folder).map_err(|error| load(folder, error))?;
+        if about.uid() != owner || about.mode() & 0o022 != 0 {
+            let reason = "others may write there, and so change answers: make it yours alone (`chmod 700`), or choose another folder";
+            return Err(load(folder, reason));
+        }
+        Ok(owner)
     }
 
     /// Fills `prefixes` with what the files hold of so many `layers`, what was used last first, within `most` bytes.

@@ -3,6 +3,7 @@
 mod boarding;
 mod drafting;
 mod drawing;
+mod replaying;
 mod stepping;
 
 use mlx_ffi::cuda::Drawer;
@@ -211,7 +212,7 @@ impl Group {
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
-        if !self.caches.need_snapshots() {
+        if !self.caches.need_snapshots() || served.alone {
             return Ok(());
         }
         let all = 0..self.rows.len();
@@ -219,13 +220,17 @@ impl Group {
         self.keep_prefixes(full, served, prefixes)
     }
 
-    /// Keeps the keys and values of rows that ended for later requests.
+    /// Keeps the keys and values of rows that ended for later requests. A row that is computed by itself goes on from
+    /// chunks alone, since steps sum in another order.
     fn keep_ended(
         &self,
         left: &[(usize, Exit)],
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
+        if served.alone {
+            return Ok(());
+        }
         let ended = left.iter().filter(|(_, exit)| matches!(exit, Exit::Ended(Ok(_))));
         self.keep_prefixes(ended.map(|(at, _)| *at), served, prefixes)
     }

@@ -33,6 +33,7 @@ mod taking;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod wired;
 mod worker;
 
 pub(crate) use classify::{ClassifyJob, DrawOptions, Scores};

@@ -60,6 +60,8 @@ struct Progress {
     row: Row,
     /// Ids that the caches hold.
     done: usize,
+    /// The most ids of the first chunk.
+    first: usize,
     /// Ids to compute before decoding begins.
     end: usize,
     /// Whether its first token is drawn from what its last id leaves; otherwise that id is the first step of
@@ -85,10 +87,8 @@ impl Progress {
 
     /// Ids of the chunk that is computed next, or under way.
     fn chunk(&self, chunk: usize) -> usize {
-        // Chunks begin at multiples of their size, wherever a cache let the prefill begin. What a row
-        // generated before it was preempted never belonged to its first chunk.
-        let begins = self.done == 0 && !self.draws;
-        let first = if begins { self.row.first_pass().max(1) } else { usize::MAX };
+        // Chunks begin at multiples of their size, wherever a cache let the prefill begin.
+        let first = if self.done == 0 { self.first } else { usize::MAX };
         let stop = if self.done < self.stop { self.stop - self.done } else { usize::MAX };
         let ids = (chunk - self.done % chunk).min(self.left()).min(first).min(stop);
         self.eyes.as_ref().map_or(ids, |eyes| {
@@ -106,15 +106,21 @@ pub(super) struct Computed {
 }
 
 impl Prefill {
-    /// The prefill of `row`, of whose ids `caches` hold the first ones, with the end of a chunk after
+    /// The prefill of `row`, to the end of its chunks where that is known, else to that of its ids. Of its ids `caches` hold the first ones, with the end of a chunk after
     /// `stop` ids, unless that is 0. It ends with the draw of a token where that `may_draw`.
-    pub fn new(row: Row, caches: Caches, stop: usize, may_draw: bool) -> Prefill {
+    pub fn new(mut row: Row, caches: Caches, stop: usize, may_draw: bool) -> Prefill {
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
-        let draws = may_draw && row.max_tokens > 0;
+        let draws = may_draw && row.max_tokens > 0 && row.chunked.is_none();
         // Otherwise the last id is the first step of decoding. Without tokens to generate, there is none.
-        let end = row.ids.len() - usize::from(row.max_tokens > 0 && !draws);
+        let all = row.ids.len() - usize::from(row.max_tokens > 0 && !draws);
+        // What a row generated before it was preempted never belonged to its first chunk.
+        let first = match row.chunked {
+            None if !draws => row.first_pass().max(1),
+            _ => usize::MAX,
+        };
+        let end = *row.chunked.get_or_insert(all);
         let eyes = row.scene.clone().map(Eyes::new);
-        let prompts = vec![Progress { row, done, end, draws, stop, filling: 0, eyes }];
+        let prompts = vec![Progress { row, done, first, end, draws, stop, filling: 0, eyes }];
         Prefill { prompts, caches, pass: None, reading: None, firsts: None }
     }
 

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::cache::{PrefixCache, PrefixStore, hex};
 use crate::error::{Result, load};
 use crate::load::EngineOptions;
-use crate::weights::Checkpoint;
+use crate::weights::{Checkpoint, KnownDigests};
 
 /// What is kept of earlier prompts.
 pub(super) struct Prefixes {
@@ -49,7 +49,10 @@ impl Prefixes {
         let LoadOptions { prefix_cache, prefix_cache_dir, prefix_cache_disk, .. } = &options.load;
         let mut prefixes = Prefixes::new(served, prefix_cache.unwrap_or(0));
         if let Some(folder) = prefix_cache_dir {
-            let key = checkpoint.digest(&key(options)?)?;
+            PrefixStore::prepare(folder)?;
+            let mut known = KnownDigests::read(folder);
+            let key = checkpoint.whole_digest(&key(options)?, &mut known)?;
+            known.save();
             let mut store = PrefixStore::open(folder, &key, *prefix_cache_disk)?;
             let room = limit.saturating_sub(memory::active()? as u64) / 2;
             let most = prefix_cache.unwrap_or(0).min(room);

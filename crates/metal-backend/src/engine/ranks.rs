@@ -70,7 +70,7 @@ impl Ranks {
             }
         };
         let adapter = options.load.adapter_path.as_deref().map(Adapter::digest).transpose()?;
-        let digest = checkpoint.digest(&format!(
+        let digest = checkpoint.sampled_digest(&format!(
             "{between:?} {:?} {} {adapter:?}",
             ranks.split,
             common(&options.load)

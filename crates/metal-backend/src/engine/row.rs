@@ -40,6 +40,8 @@ pub(super) struct Row {
     pub peak_bytes: u64,
     /// Whether it has begun again once for want of memory.
     pub was_retried: bool,
+    /// Ids that chunks computed before the first step; none before they are counted, or where all are computed anew.
+    pub chunked: Option<usize>,
     /// Prompt tokens that a cache held, and why not more.
     cached: (usize, Option<CacheMiss>),
     prompt_tokens: usize,
@@ -55,6 +57,8 @@ pub(super) struct Row {
 struct Times {
     queued: Instant,
     started: Instant,
+    /// All of the prompt was computed.
+    prefilled: Option<Instant>,
     first_known: Option<Instant>,
     last_known: Option<Instant>,
     first_sent: Option<Instant>,
@@ -89,6 +93,7 @@ impl Row {
             drafted: (0, 0),
             peak_bytes: 0,
             was_retried: false,
+            chunked: None,
             cached: (0, Some(CacheMiss::Off)),
             text,
             output: output.into_inner(),
@@ -98,6 +103,7 @@ impl Row {
             times: Times {
                 queued: queued_at,
                 started: Instant::now(),
+                prefilled: None,
                 first_known: None,
                 last_known: None,
                 first_sent: None,
@@ -150,12 +156,18 @@ impl Row {
         self.prompt_tokens - usize::from(self.max_tokens > 0)
     }
 
-    /// The draft of its next ids behind the first one, which is drawn anyway: up to `most`. A sequence of so many ids
-    /// `fits` into its caches.
-    pub fn draft(&self, most: usize, fits: impl Fn(usize) -> bool) -> &[u32] {
-        let left = (self.max_tokens - self.generated()).saturating_sub(1);
-        let draft = lookup(&self.ids, self.draft_tokens.min(left).min(most));
-        let fitting = (0..draft.len()).take_while(|at| fits(self.ids.len() + at + 1)).count();
+    /// The draft of what follows the first id behind `known`, its ids so far, which is drawn anyway: up to `most`. A
+    /// sequence of so many ids `fits` into its caches.
+    pub fn draft_behind<'a>(
+        &self,
+        known: &'a [u32],
+        most: usize,
+        fits: impl Fn(usize) -> bool,
+    ) -> &'a [u32] {
+        let generated = known.len() - self.prompt_tokens;
+        let left = (self.max_tokens - generated).saturating_sub(1);
+        let draft = lookup(known, self.draft_tokens.min(left).min(most));
+        let fitting = (0..draft.len()).take_while(|at| fits(known.len() + at + 1)).count();
         &draft[..fitting]
     }
 
@@ -165,8 +177,9 @@ impl Row {
         self.drafted.1 += accepted;
     }
 
-    /// Tells of the prompt, once it is computed for the first time.
+    /// Takes note that the prompt is computed, and tells of it for the first time.
     pub fn tell_prompt(&mut self) {
+        self.times.prefilled.get_or_insert_with(Instant::now);
         if let Some(report) = self.prompt_logprobs.take() {
             self.output.send_prompt_logprobs(report.into_tokens());
         }
@@ -256,7 +269,10 @@ impl Row {
     /// What the request cost, once it has ended with `active_bytes` in use.
     pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
         let now = Instant::now();
-        let Times { queued, started, first_known, last_known, first_sent, tower } = self.times;
+        let Times { queued, started, prefilled, first_known, last_known, first_sent, tower } =
+            self.times;
+        // A prompt that was given up has no rate: how much of it was computed is not told.
+        let prefill_end = first_known.or(prefilled).unwrap_or(started);
         GenerateMetrics {
             requests: 1,
             prompt_tokens: self.prompt_tokens,
@@ -266,7 +282,7 @@ impl Row {
             draft_tokens: self.drafted.0,
             accepted_draft_tokens: self.drafted.1,
             queue_duration: started.saturating_duration_since(queued),
-            prefill_duration: first_known.unwrap_or(now).saturating_duration_since(started),
+            prefill_duration: prefill_end.saturating_duration_since(started),
             decode_duration: first_known
                 .zip(last_known)
                 .map_or(Duration::ZERO, |(first, last)| last.saturating_duration_since(first)),

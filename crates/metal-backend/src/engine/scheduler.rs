@@ -34,6 +34,7 @@ use super::row::Row;
 use super::served::{Served, ServedEnd};
 use super::shared::Shared;
 use super::step_clock::{Part, StepClock};
+use super::wired::WiredShare;
 use crate::plan::{self, Pace, Present};
 use reading::Reading;
 
@@ -50,6 +51,7 @@ pub(super) struct Scheduler<'a> {
     /// Rows that begin again: preempted ones, and those whose positions are encoded otherwise.
     preempted: VecDeque<Row>,
     prefixes: Prefixes,
+    wired: WiredShare,
     closing: bool,
     /// Of requests that were taken in.
     numbers: u64,
@@ -75,13 +77,14 @@ impl<'a> Scheduler<'a> {
         served: &'a Served,
         shared: &'a Shared,
         inbox: Receiver<Command>,
-        prefixes: Prefixes,
+        (prefixes, wired): (Prefixes, WiredShare),
     ) -> Scheduler<'a> {
         Scheduler {
             served,
             shared,
             inbox,
             prefixes,
+            wired,
             queue: VecDeque::new(),
             prefills: Vec::new(),
             groups: Vec::new(),
@@ -112,6 +115,9 @@ impl<'a> Scheduler<'a> {
             }
             if let Some(error) = self.broken.take() {
                 return self.refuse_all(&error);
+            }
+            if !self.is_idle() {
+                self.wired.begin();
             }
             self.read();
             self.admit();

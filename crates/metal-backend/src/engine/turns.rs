@@ -10,6 +10,7 @@ use inference_core::{CancelToken, EngineStatus, Error, Result};
 use mlx_ffi::{Device, memory};
 
 use super::device::{self, EndOfThread};
+use super::wired::WiredShare;
 use crate::error::panicked;
 
 /// A job of such a thread, and who waits for it.
@@ -159,6 +160,8 @@ fn serve<J: Turn>(
             return true;
         }
     };
+    let weights = memory::active().unwrap_or(0) as u64;
+    let mut wired = WiredShare::of(device, None, weights).ok();
     let _ = ready.send(Ok(()));
     let mut is_broken = false;
     for job in inbox {
@@ -166,6 +169,7 @@ fn serve<J: Turn>(
             Err(Error::Engine("the device failed; start the program again".into()))
         } else {
             shared.is_running.store(true, Ordering::Release);
+            wired.iter_mut().for_each(WiredShare::begin);
             let work = AssertUnwindSafe(|| job.work(&mut worker, &shared.closing));
             catch_unwind(work).unwrap_or_else(|panic| Err(panicked("the request", &*panic)))
         };
@@ -173,6 +177,7 @@ fn serve<J: Turn>(
             J::clear(&mut worker);
             is_broken |= after(error, device);
         }
+        wired.iter_mut().for_each(WiredShare::end);
         shared.is_running.store(false, Ordering::Release);
         shared.present.fetch_sub(1, Ordering::AcqRel);
         job.answer(result, &shared.closing);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
 use inference_core::Error;
-use mlx_ffi::{Device, memory};
+use mlx_ffi::{Device, Dtype, Indices, memory, ops};
 
 use super::device::{self, out_of_memory};
 use super::due::Due;
@@ -19,9 +19,12 @@ use super::ranks::{Listener, Ranks};
 use super::scheduler::Scheduler;
 use super::served::{Served, ServedEnd};
 use super::shared::Shared;
+use super::wired::WiredShare;
+use crate::cache::Caches;
 use crate::error::{Result, panicked};
 use crate::load::EngineOptions;
 use crate::load::{self, Description, LoadedModel};
+use crate::sampling::log_sum;
 use crate::weights::Checkpoint;
 
 /// Prompt ids computed at once where the load options say nothing: enough to keep the device busy.
@@ -57,11 +60,11 @@ pub(super) fn run(
     let loaded = catch_unwind(AssertUnwindSafe(|| load_model(&options, is_unwanted, listener)))
         .unwrap_or_else(|panic| Err(panicked("the load", &*panic).into()));
     match loaded {
-        Ok((served, description, prefixes)) => {
+        Ok(Loaded { served, description, prefixes, wired }) => {
             if ready.send(Ok(description)).is_ok() {
                 // Whoever follows another rank must not wait for an engine that a fault of ours ended.
                 let ends = Ends(shared);
-                let end = Scheduler::new(&served, shared, inbox, prefixes).serve();
+                let end = Scheduler::new(&served, shared, inbox, (prefixes, wired)).serve();
                 drop(ends);
                 if matches!(end, ServedEnd::Broken) {
                     return ThreadEnd::Never;
@@ -137,12 +140,47 @@ fn load_checked(
     load::load(options, checkpoint, ranks.group())
 }
 
+/// That logits of a short prompt are numbers in f16, which the checkpoint is not stored in: activations may leave its range.
+fn check_range(served: &Served) -> Result<()> {
+    const LENGTH: usize = 16;
+    if served.ranks.are_several() {
+        return Ok(());
+    }
+    let Served { model, specs, storage, .. } = served;
+    let step = (model.vocab_size as usize / LENGTH).max(1);
+    let ids: Vec<u32> = (0..model.vocab_size as u32).step_by(step).take(LENGTH).collect();
+    let mut caches = Caches::new(specs, *storage, 1, ids.len());
+    let ids = Indices::from_u32(&ids, &[1, ids.len() as i32])?;
+    let mut pass = model.begin(&ids, &caches)?;
+    model.advance(&mut pass, &mut caches, usize::MAX)?;
+    let sums = log_sum(&ops::astype(&model.logits(pass.h())?, Dtype::F32)?)?;
+    if sums.to_vec_f32()?.iter().all(|sum| sum.is_finite()) {
+        return Ok(());
+    }
+    Err(Error::InvalidOption {
+        option: "dtype",
+        reason:
+            "the model's activations leave the range of f16, so that its logits are no numbers: \
+                 take bf16 or f32"
+                .to_owned(),
+    }
+    .into())
+}
+
+/// A model that can serve.
+struct Loaded {
+    served: Served,
+    description: Description,
+    prefixes: Prefixes,
+    wired: WiredShare,
+}
+
 /// Loads the model on this thread.
 fn load_model(
     options: &EngineOptions,
     is_unwanted: Arc<AtomicBool>,
     listener: Listener<'_>,
-) -> Result<(Served, Description, Prefixes)> {
+) -> Result<Loaded> {
     let shared = Arc::clone(listener.shared);
     mlx_ffi::use_device(options.device)?;
     if let Some(threads) = options.load.threads {
@@ -185,6 +223,15 @@ fn load_model(
         ranks: Rc::new(ranks),
         model,
     };
+    if options.load.dtype == Some(inference_core::Dtype::F16)
+        && checkpoint.float_dtype() != Dtype::F16
+    {
+        check_range(&served)?;
+    }
+    // Activations come and go; weights and caches stay.
+    let needs = limit.saturating_sub(served.budget.passes).max(description.info.weight_bytes);
+    let wired = WiredShare::of(options.device, options.load.wired_limit, needs)?;
+    shared.notice(wired.notice(options.load.wired_limit).into_iter().collect());
     let prefixes = Prefixes::open(options, &checkpoint, &served, (limit, &shared))?;
-    Ok((served, description, prefixes))
+    Ok(Loaded { served, description, prefixes, wired })
 }

@@ -106,6 +106,11 @@ impl Gguf {
         read().map_err(|error: Error| error.at(path))
     }
 
+    /// The files that the model lies in.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.parts
+    }
+
     /// The text that stands for the file `name`.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.get(name).map(String::as_str)

@@ -36,6 +36,8 @@ pub(crate) struct Decoder {
     pub layers: Vec<Block>,
     pub norm: RmsNorm,
     pub lm_head: Head,
+    /// What is added to the logits of embeddings that are the output layer, of the ids that this rank has.
+    pub tied_bias: Option<Array>,
     /// Where several ranks compute the logits of some ids each.
     pub split_logits: Option<SplitLogits>,
     /// The layers of this rank, where ranks have some each. What others have is an empty stand-in.
@@ -342,6 +344,10 @@ impl Decoder {
         let logits = match &self.lm_head {
             Head::Tied => self.embed_tokens.project(hidden, fusion)?,
             Head::Own(linear) => linear.forward_fused(hidden, fusion)?,
+        };
+        let logits = match &self.tied_bias {
+            None => logits,
+            Some(bias) => ops::add(&logits, &ops::astype(bias, logits.dtype())?)?,
         };
         let logits = match self.logit_scale {
             None => logits,

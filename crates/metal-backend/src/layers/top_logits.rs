@@ -2,6 +2,8 @@
 
 use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
+use crate::sampling::log_sum;
+
 /// Ids up to which each is a number of F32, as ranks send them.
 pub(super) const MOST_IDS: i32 = 1 << 24;
 
@@ -53,7 +55,7 @@ pub(super) fn own_top(own: &Array, first: i32, count: i32) -> Result<Array> {
     let values = ops::take_along_axis(&own, &places, -1)?;
     let ids = ops::astype(&places, Dtype::F32)?;
     let ids = ops::add(&ids, &Array::scalar(first as f32, Dtype::F32)?)?;
-    let total = ops::logsumexp(&own, -1, true)?;
+    let total = log_sum(&own)?;
     ops::expand_dims(&ops::concatenate(&[&values, &ids, &total], 1)?, 0)
 }
 

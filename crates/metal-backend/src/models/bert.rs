@@ -53,8 +53,6 @@ pub(super) fn build(config: &Config, w: &Weights, first_place: i32) -> Result<En
     let eps = config.opt_positive("layer_norm_eps")?.unwrap_or(1e-12) as f32;
     let activation = activation(config, "hidden_act", Activation::Gelu)?;
     let entry = w.at("embeddings");
-    // Older versions of transformers save what they count.
-    entry.ignore_modules(&["position_ids", "token_type_ids"]);
     let blocks = (0..config.size("num_hidden_layers")?).map(|index| {
         let w = w.at(&format!("encoder.layer.{index}"));
         let own = w.at("attention.self");

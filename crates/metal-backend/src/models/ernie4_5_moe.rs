@@ -11,10 +11,10 @@ use crate::weights::Weights;
 /// Builds the model under the names of `Ernie4_5_MoeForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let config = &config.with_default_number("rms_norm_eps", 1e-5);
-    let shape = Shape::read(config)?;
+    let bias = config.opt_flag("use_bias")?.unwrap_or(false);
+    let shape = Shape { head_bias: bias, ..Shape::read(config)? };
     let rope =
         RopeConfig { pairs: RopePairs::Neighbours, ..config.rope("full_attention", 500_000.0)? };
-    let bias = config.opt_flag("use_bias")?.unwrap_or(false);
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let experts = Experts::read_as(config, ["moe_num_experts", "num_experts"], "moe_k")?;
     let inner = config.size("moe_intermediate_size")?;

@@ -126,7 +126,6 @@ pub(crate) const ARCHITECTURES: [&str; REGISTRY.len()] = {
 /// An unknown architecture, a config or a tensor that does not fit.
 pub(crate) fn load(config: &Config, weights: &Weights) -> Result<Decoder> {
     let (_, load) = registered(config)?;
-    ignore_frequencies(weights);
     // Others say here which part of them sees both ways.
     if config.get("use_bidirectional_attention") == Some(&Value::Bool(true)) {
         return Err(Error::model(
@@ -151,7 +150,6 @@ pub(crate) fn load_encoder(
     if let Some(encoder) = encoders::load(config, weights)? {
         return Ok(encoder);
     }
-    ignore_frequencies(weights);
     let (model_type, load) = registered(config)?;
     let decoder = load(config, weights)?;
     match decoder.refuses_texts() {
@@ -160,11 +158,6 @@ pub(crate) fn load_encoder(
             "config.json: architecture `{model_type}` embeds no texts here: {reason}"
         ))),
     }
-}
-
-/// Leaves aside what the config says already, which old files have.
-fn ignore_frequencies(weights: &Weights) {
-    weights.ignore(|name| name.ends_with("self_attn.rotary_emb.inv_freq"));
 }
 
 /// The architecture of `config` with its builder.

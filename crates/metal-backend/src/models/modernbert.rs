@@ -80,6 +80,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<(TextEncoder, Option<
         layers: layers.collect::<Result<_>>()?,
         norm: norm(&model, "final_norm")?,
         lm_head: Head::Tied,
+        tied_bias: None,
         split_logits: None,
         stage: None,
         logit_scale: None,

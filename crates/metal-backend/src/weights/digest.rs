@@ -1,41 +1,91 @@
-//! By what ranks know that they have the same model.
+//! By what a model is known: by all of its bytes where answers are kept for the next load, by samples where ranks meet.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use sha2::{Digest, Sha256};
 
 use super::adapter::Adapter;
 use super::checkpoint::Checkpoint;
+use super::known_digests::KnownDigests;
 use super::source::TensorHeader;
-use crate::error::Result;
+use crate::error::{Result, load};
 use crate::files::ModelFiles;
 
-/// Words of each tensor that count: all of them would take as long as a load.
-const SAMPLE: i32 = 1024;
+/// Places of each tensor that count where ranks meet, and words at each: all bytes would take as long as a load.
+const PLACES: u64 = 8;
+const WORDS: u64 = 128;
 /// Files beside the weights that decide what a model computes.
 const FILES: [&str; 3] = ["config.json", "tokenizer.json", "generation_config.json"];
+/// Bytes of a file that one thread digests at a time.
+const PIECE: u64 = 8 << 20;
+/// The most threads that digest a file: disks give no more from here on.
+const MOST_THREADS: usize = 16;
 
 impl Checkpoint {
-    /// The digest of `options`, the configs, the tokenizer, and the names, types, shapes and first bytes of all tensors.
+    /// The digest of `options`, the configs, the tokenizer, and the names, types, shapes and samples of all tensors.
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn digest(&self, options: &str) -> Result<[u8; 32]> {
+    pub fn sampled_digest(&self, options: &str) -> Result<[u8; 32]> {
+        let mut digest = self.begin_digest(options)?;
+        for (name, header) in &self.headers {
+            add_samples(&mut digest, &self.files, name, header)?;
+        }
+        Ok(digest.finalize().into())
+    }
+
+    /// The digest of `options`, the configs, the tokenizer, and all bytes of the weights. Those of files that `known` has
+    /// seen as they are now are not read again.
+    ///
+    /// # Errors
+    /// A file that cannot be read; a load that nobody waits for any more.
+    pub fn whole_digest(&self, options: &str, known: &mut KnownDigests) -> Result<[u8; 32]> {
+        let mut digest = self.begin_digest(options)?;
+        if let ModelFiles::Embedded(files) = &self.files {
+            for (name, bytes) in *files {
+                digest.update(name);
+                digest.update(Sha256::digest(bytes));
+            }
+        }
+        for path in self.weight_paths() {
+            digest.update(path.file_name().unwrap_or_default().as_encoded_bytes());
+            let of_file = known.of(&path, || digest_of_file(&path, &self.is_unwanted));
+            digest.update(of_file.map_err(|error| load(&path, error))?);
+        }
+        Ok(digest.finalize().into())
+    }
+
+    fn begin_digest(&self, options: &str) -> Result<Sha256> {
         let mut digest = Sha256::new();
         digest.update(options);
         for name in FILES {
             digest.update(name);
             digest.update(self.files.text(name)?.unwrap_or_default());
         }
-        for (name, header) in &self.headers {
-            add(&mut digest, &self.files, name, header)?;
+        Ok(digest)
+    }
+
+    /// The files on disk that tensors lie in.
+    fn weight_paths(&self) -> Vec<PathBuf> {
+        match &self.files {
+            ModelFiles::Gguf(file) => file.paths().to_vec(),
+            ModelFiles::Folder(_) => {
+                let names: BTreeSet<&str> = self.headers.values().map(TensorHeader::file).collect();
+                names.into_iter().map(|name| self.files.path(name)).collect()
+            }
+            ModelFiles::Embedded(_) | ModelFiles::Random(_) => Vec::new(),
         }
-        Ok(digest.finalize().into())
     }
 }
 
 impl Adapter {
-    /// The digest of an adapter's config, and of the names, types, shapes and first bytes of its tensors.
+    /// The digest of an adapter's config, and of the names, types, shapes and samples of its tensors.
     ///
     /// # Errors
     /// A file that cannot be read, or that no adapter has.
@@ -44,18 +94,104 @@ impl Adapter {
         let mut digest = Sha256::new();
         digest.update(adapter.config_text()?);
         for (name, header) in adapter.headers() {
-            add(&mut digest, &adapter.files, &name, &header)?;
+            add_samples(&mut digest, &adapter.files, &name, &header)?;
         }
         Ok(digest.finalize().into())
     }
 }
 
-/// Adds a tensor of `files`.
-fn add(digest: &mut Sha256, files: &ModelFiles, name: &str, header: &TensorHeader) -> Result<()> {
+/// Adds a tensor of `files` by words at equal distances, its first and last ones among them.
+fn add_samples(
+    digest: &mut Sha256,
+    files: &ModelFiles,
+    name: &str,
+    header: &TensorHeader,
+) -> Result<()> {
     let TensorHeader { dtype, shape, .. } = header;
     digest.update(format!("{name} {dtype:?} {shape:?}"));
-    for word in files.read_tensor(&header.first_words(SAMPLE))?.to_vec_u32()? {
-        digest.update(word.to_ne_bytes());
+    for at in 0..=PLACES {
+        for word in files.read_tensor(&header.words_at(WORDS, at, PLACES))?.to_vec_u32()? {
+            digest.update(word.to_ne_bytes());
+        }
     }
     Ok(())
+}
+
+/// The digest of the digests of a file's pieces, which several threads read.
+fn digest_of_file(path: &Path, is_unwanted: &AtomicBool) -> io::Result<[u8; 32]> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let pieces = size.div_ceil(PIECE);
+    let next = AtomicU64::new(0);
+    let work = || -> io::Result<Vec<(u64, [u8; 32])>> {
+        let mut buffer = vec![0; PIECE.min(size) as usize];
+        let mut digests = Vec::new();
+        loop {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
+                return Ok(digests);
+            }
+            if is_unwanted.load(Ordering::Relaxed) {
+                return Err(io::Error::other("the load was given up"));
+            }
+            let start = piece * PIECE;
+            let part = &mut buffer[..PIECE.min(size - start) as usize];
+            file.read_exact_at(part, start)?;
+            digests.push((piece, Sha256::digest(part).into()));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(MOST_THREADS).min(pieces as usize).max(1);
+    let mut digests = thread::scope(|scope| -> io::Result<Vec<_>> {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::with_capacity(pieces as usize);
+        for thread in running {
+            let of_thread = thread.join().map_err(|_| io::Error::other("a thread failed"))?;
+            all.extend(of_thread?);
+        }
+        Ok(all)
+    })?;
+    digests.sort_unstable();
+    let mut whole = Sha256::new();
+    whole.update(size.to_le_bytes());
+    digests.iter().for_each(|(_, digest)| whole.update(digest));
+    Ok(whole.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_digest_of_a_file_is_of_each_of_its_bytes_and_of_their_order() {
+        let folder = tempfile::TempDir::new().expect("a temporary folder");
+        let path = folder.path().join("weights");
+        let wanted = AtomicBool::new(false);
+        let mut bytes: Vec<u8> = (0..2 * PIECE as usize + 5).map(|at| (at / 4096) as u8).collect();
+        let mut of = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut changed = bytes.clone();
+            change(&mut changed);
+            fs::write(&path, &changed).expect("a writable folder");
+            digest_of_file(&path, &wanted).expect("a file that can be read")
+        };
+        let whole = of(&|_| ());
+        assert_eq!(whole, of(&|_| ()));
+        let piece = PIECE as usize;
+        let changes: [&dyn Fn(&mut Vec<u8>); 5] = [
+            &|bytes| bytes[0] ^= 1,
+            &|bytes| bytes[piece + 7777] ^= 1,
+            &|bytes| *bytes.last_mut().expect("bytes") ^= 1,
+            &|bytes| bytes.truncate(2 * piece),
+            &|bytes| bytes.rotate_left(piece),
+        ];
+        for change in changes {
+            assert_ne!(whole, of(change));
+        }
+        bytes.clear();
+        let unwanted = AtomicBool::new(true);
+        let error = load(&path, digest_of_file(&path, &unwanted).expect_err("given up"));
+        assert!(error.to_string().contains("given up"), "{error}");
+    }
 }

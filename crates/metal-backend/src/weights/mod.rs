@@ -5,12 +5,15 @@ mod adapter_config;
 mod checkpoint;
 mod cut;
 mod digest;
+mod known_digests;
 mod random;
+mod shards;
 mod source;
 mod tensors;
 
 pub(crate) use adapter::Adapter;
 pub(crate) use checkpoint::Checkpoint;
 pub(crate) use cut::{Cut, share};
+pub(crate) use known_digests::KnownDigests;
 pub(crate) use source::TensorHeader;
 pub(crate) use tensors::{Fp8Scales, Linears, Totals, Weights};

@@ -1,10 +1,10 @@
 //! The weight files of a model: which they are, and that their headers are sound.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use mlx_ffi::{Array, Dtype};
 use safetensors::SafeTensors;
@@ -12,14 +12,12 @@ use safetensors::tensor::Metadata;
 
 use super::cut::Part;
 use super::random;
-use crate::error::{Error, Result, load};
+use crate::error::{Result, load};
 use crate::files::ModelFiles;
 use crate::gguf::GgufTensor;
 
 /// The header of a safetensors file; the largest released ones take a few MiB.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
-/// What the names of weight files begin with: in a model's folder, and in those of diffusers' components.
-const STEMS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 
 /// What a header says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +50,9 @@ impl TensorHeader {
         }
     }
 
-    /// Its first bytes alone, as words: at most `most` of them.
-    pub fn first_words(&self, most: i32) -> TensorHeader {
-        let words = ((self.bytes.end - self.bytes.start) / 4).min(most as u64);
-        TensorHeader { dtype: Dtype::U32, shape: vec![words as i32], ..self.clone() }
+    /// The file that holds it.
+    pub(super) fn file(&self) -> &str {
+        &self.file
     }
 
     /// So many words of it, `at` of `all` equal distances from its beginning; those at the end of it where they would reach beyond.
@@ -98,7 +95,11 @@ impl ModelFiles {
     pub fn headers_in(&self, name: &str) -> Result<BTreeMap<String, TensorHeader>> {
         let path = self.path(name);
         if !self.exists(name) {
-            return Err(load(&path, "the file is missing"));
+            let is_there = matches!(self, ModelFiles::Folder(_)) && path.exists();
+            return Err(load(
+                &path,
+                if is_there { "is not a file" } else { "the file is missing" },
+            ));
         }
         let tensors = self.header(name)?.tensors(&path, name)?;
         Ok(tensors.into_iter().collect())
@@ -122,46 +123,16 @@ impl ModelFiles {
     /// The headers of all tensors, by name.
     ///
     /// # Errors
-    /// No weight files; a damaged file or index; a tensor in two files.
+    /// No weight files; a damaged file; a tensor in two files.
     pub fn headers(&self) -> Result<BTreeMap<String, TensorHeader>> {
-        let mut all = BTreeMap::new();
         if matches!(self, ModelFiles::Random(_)) {
-            return Ok(all);
+            return Ok(BTreeMap::new());
         }
         if let ModelFiles::Gguf(file) = self {
             let tensors = file.tensors().iter();
             return Ok(tensors.map(|tensor| (tensor.name.clone(), of_gguf(tensor))).collect());
         }
-        let index = self.index()?;
-        for name in self.weight_files(index.as_ref())? {
-            let path = self.path(&name);
-            for (tensor, found) in self.header(&name)?.tensors(&path, &name)? {
-                let listed = index.as_ref().map(|index| index.get(&tensor));
-                if listed.is_some_and(|file| file != Some(&name)) {
-                    let index = self.path(&self.index_name());
-                    let listed =
-                        listed.flatten().map_or("nowhere".into(), |file| format!("in `{file}`"));
-                    return Err(load(
-                        &index,
-                        format!("says that tensor `{tensor}` lies {listed}, it lies in `{name}`"),
-                    ));
-                }
-                if all.insert(tensor.clone(), found).is_some() {
-                    return Err(load(
-                        &path,
-                        format!("tensor `{tensor}` is in another file of the model too"),
-                    ));
-                }
-            }
-        }
-        let absent = index.iter().flatten().find(|(tensor, _)| !all.contains_key(*tensor));
-        if let Some((tensor, file)) = absent {
-            return Err(load(
-                &self.path(&self.index_name()),
-                format!("says that tensor `{tensor}` lies in `{file}`, which does not have it"),
-            ));
-        }
-        Ok(all)
+        self.found_headers()
     }
 
     /// Whether two tensors have one type, one shape, and the same words at many places, the last ones among them. All of them would
@@ -223,48 +194,6 @@ impl ModelFiles {
             ModelFiles::Random(_) => random::tensor(shape, *dtype),
         }
     }
-
-    /// Which file each tensor lies in, as the index has it, where there is one.
-    fn index(&self) -> Result<Option<BTreeMap<String, String>>> {
-        let name = self.index_name();
-        let Some(text) = self.text(&name)? else { return Ok(None) };
-        parse_index(&text).map(Some).map_err(|error| error.at(&self.path(&name)))
-    }
-
-    /// The name of the index: the first one that is there.
-    fn index_name(&self) -> String {
-        let mut names = STEMS.map(|stem| format!("{stem}.safetensors.index.json")).into_iter();
-        let first = names.next().unwrap_or_default();
-        if self.exists(&first) {
-            first
-        } else {
-            names.find(|name| self.exists(name)).unwrap_or(first)
-        }
-    }
-
-    /// The names of the weight files: those of the index where there is one, else every
-    /// `model*.safetensors` or `diffusion_pytorch_model*.safetensors`.
-    fn weight_files(&self, index: Option<&BTreeMap<String, String>>) -> Result<Vec<String>> {
-        if let Some(index) = index {
-            let names: BTreeSet<&String> = index.values().collect();
-            if let Some(name) = names.iter().find(|name| !self.exists(name)) {
-                return Err(load(
-                    &self.path(&self.index_name()),
-                    format!("names the file `{name}`, which is missing"),
-                ));
-            }
-            return Ok(names.into_iter().cloned().collect());
-        }
-        let names = self.names()?;
-        let weights = |name: &String| {
-            name.ends_with(".safetensors") && STEMS.iter().any(|stem| name.starts_with(stem))
-        };
-        let names: Vec<String> = names.into_iter().filter(weights).collect();
-        if names.is_empty() {
-            return Err(load(&self.folder(), "no file `model*.safetensors` is in the folder"));
-        }
-        Ok(names)
-    }
 }
 
 /// The array of `segments` of `data`, which begins at `start`.
@@ -297,34 +226,6 @@ fn of_gguf(tensor: &GgufTensor) -> TensorHeader {
         bytes: tensor.start..tensor.start + tensor.bytes,
         part: None,
     }
-}
-
-/// The file of each tensor; only plain names in the model's own folder.
-fn parse_index(text: &str) -> Result<BTreeMap<String, String>> {
-    let index: serde_json::Value = serde_json::from_str(text)
-        .map_err(|error| Error::model(format!("is not valid JSON: {error}")))?;
-    let map = index
-        .get("weight_map")
-        .and_then(serde_json::Value::as_object)
-        .ok_or_else(|| Error::model("`weight_map` is missing or no object"))?;
-    let mut files = BTreeMap::new();
-    for (tensor, file) in map {
-        let file = file.as_str().ok_or_else(|| {
-            Error::model(format!("`weight_map` gives no file name for tensor `{tensor}`"))
-        })?;
-        let mut parts = Path::new(file).components();
-        let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-        if !plain || file.contains('\\') {
-            return Err(Error::model(format!(
-                "tensor `{tensor}` lies in `{file}`, which is not a plain file name"
-            )));
-        }
-        files.insert(tensor.clone(), file.to_owned());
-    }
-    if files.is_empty() {
-        return Err(Error::model("`weight_map` is empty"));
-    }
-    Ok(files)
 }
 
 struct Header {
@@ -378,6 +279,12 @@ fn read_header(path: &Path) -> Result<Header> {
     let mut length = [0; 8];
     let truncated = |_| load(path, format!("the file has only {size} bytes: it is truncated"));
     file.read_exact(&mut length).map_err(truncated)?;
+    if &length == b"version " {
+        return Err(load(
+            path,
+            "is a pointer of git-lfs, not the weights: fetch them with `git lfs pull`, or the model with `ml pull`",
+        ));
+    }
     let length = u64::from_le_bytes(length);
     let rest = size.saturating_sub(8);
     if length > rest.min(MAX_HEADER_BYTES) {
@@ -436,6 +343,7 @@ mod tests {
     use safetensors::tensor::TensorView;
 
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn a_file_that_shrinks_after_its_header_was_read_is_an_error() {

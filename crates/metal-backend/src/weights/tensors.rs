@@ -1,5 +1,6 @@
 //! Taking tensors by name, with their shapes checked where they are taken.
 
+mod buffers;
 mod check;
 mod convolution;
 mod cutting;
@@ -112,7 +113,7 @@ impl Totals {
 }
 
 impl Weights {
-    /// All tensors of `checkpoint`. With `only_describe`, they are checked but not read.
+    /// All tensors of `checkpoint` but those that are of no use to any model. With `only_describe`, they are checked but not read.
     pub fn of(
         checkpoint: &Checkpoint,
         config: &Config,
@@ -120,9 +121,12 @@ impl Weights {
         kernels: Kernels,
         only_describe: bool,
     ) -> Weights {
+        let all = checkpoint.headers.iter();
+        let left = all.filter(|(name, header)| !buffers::is_of_no_use(name, header));
+        let left = left.map(|(name, header)| (name.clone(), header.clone()));
         let shared = Shared {
             files: checkpoint.files.clone(),
-            left: RefCell::new(checkpoint.headers.clone()),
+            left: RefCell::new(left.collect()),
             adapter: None,
             group: None,
             stage: None,
@@ -250,9 +254,12 @@ impl Weights {
     pub fn finish(self) -> Result<Totals> {
         let left = self.shared.left.borrow();
         if let Some(first) = left.keys().next() {
+            let (count, are) = match left.len() {
+                1 => ("1 tensor".to_owned(), "is"),
+                count => (format!("{count} tensors"), "are"),
+            };
             return Err(Error::model(format!(
-                "{} tensors are not part of the architecture, the first is `{first}`: the config does not fit the weights",
-                left.len()
+                "{count} {are} not part of the architecture, the first is `{first}`: the config does not fit the weights"
             )));
         }
         if let Some(adapter) = &self.shared.adapter {
@@ -313,7 +320,7 @@ impl Weights {
         }
         let left = self.shared.left.borrow();
         let header =
-            left.get(&full).ok_or_else(|| Error::model(format!("tensor `{full}` is missing")))?;
+            left.get(&full).ok_or_else(|| Error::model(self.shared.files.missing(&full)))?;
         let expected = part.as_ref().map_or(shape, |part| &part.whole);
         if header.shape != expected {
             return Err(Error::model(format!(
@@ -337,7 +344,11 @@ impl Weights {
         let mut totals = self.shared.totals.borrow_mut();
         totals.parameters += header.part.as_ref().map_or(parameters, |part| part.times(parameters));
         totals.bytes += header.bytes_as(Some(dtype));
-        self.read(&self.shared.files, header, dtype)
+        let array = self.read(&self.shared.files, header, dtype)?;
+        if dtype == Dtype::F16 && header.dtype.is_float() && header.dtype != Dtype::F16 {
+            self.check_f16(&full, &array)?;
+        }
+        Ok(array)
     }
 
     /// The tensor as `dtype`, evaluated.
@@ -482,18 +493,5 @@ impl Weights {
         let bias = bias.then(|| w.tensor("bias", &[output])).transpose()?;
         let linear = Linear::new(matrix, bias).with_lora(w.lora(input, output)?);
         Ok(linear.together(w.together()))
-    }
-
-    /// The matrix of the module `name` in F32, of exactly `shape`, its values within ± `limit`.
-    ///
-    /// # Errors
-    /// As [`tensor_f32`](Self::tensor_f32).
-    pub fn clipped(&self, name: &str, shape: &[i32], limit: Option<f64>) -> Result<Array> {
-        let weight = self.at(name).tensor_f32("weight", shape)?;
-        let Some(limit) = limit else { return Ok(weight) };
-        let scalar = |value: f64| Array::scalar(value as f32, Dtype::F32);
-        let clipped = ops::minimum(&ops::maximum(&weight, &scalar(-limit)?)?, &scalar(limit)?)?;
-        clipped.eval()?;
-        Ok(clipped)
     }
 }

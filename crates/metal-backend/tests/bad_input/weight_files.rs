@@ -206,15 +206,19 @@ fn tensors_that_do_not_fit_are_refused_with_both_sides() {
 }
 
 #[test]
-fn a_tensor_in_two_files_is_refused() {
+fn a_tensor_in_two_parts_is_refused_and_a_file_with_all_goes_before_parts() {
     let tiny = Checkpoint::qwen3();
     let norm = BTreeMap::from([(
         "model.norm.weight".to_owned(),
         tiny.tensors["model.norm.weight"].clone(),
     )]);
-    let checkpoint =
-        tiny.clone().file(FILE, tiny.weights()).file("model-2.safetensors", weights(&norm));
-    refused(&checkpoint, &["model.norm.weight", "model", "another file"]);
+    let parts = tiny
+        .clone()
+        .file("model-1.safetensors", tiny.weights())
+        .file("model-2.safetensors", weights(&norm));
+    refused(&parts, &["model.norm.weight", "model", "another file"]);
+    let whole = tiny.clone().file(FILE, tiny.weights()).file("model-2.safetensors", weights(&norm));
+    says_the_same(&whole);
 }
 
 /// Two shards and an index whose map `change` alters.
@@ -240,53 +244,147 @@ fn a_sound_index_loads() {
     assert_eq!(before, listing(folder.path()));
 }
 
+/// A folder that loads, and answers as the sound one does.
+fn says_the_same(checkpoint: &Checkpoint) {
+    let said = |checkpoint: &Checkpoint| -> Vec<u32> {
+        let options = GenerateOptions { max_tokens: Some(8), ..one() };
+        let model = checkpoint.model();
+        let tokens = model.generate(&"abc".into(), &options).unwrap();
+        tokens.map(|token| token.unwrap().id).collect()
+    };
+    assert_eq!(said(checkpoint), said(&Checkpoint::qwen3()));
+}
+
 #[test]
-fn an_index_that_names_a_file_it_must_not_is_refused() {
+fn an_index_decides_nothing_that_the_files_say() {
     let names = [
         json!("gone.safetensors"),
+        json!("b.safetensors"),
         json!("/etc/passwd"),
         json!("../a.safetensors"),
-        json!("./a.safetensors"),
         json!("sub/a.safetensors"),
-        json!("a.safetensors/"),
         json!("..\\a.safetensors"),
         json!("."),
-        json!(".."),
         json!(""),
         json!(7),
         Value::Null,
         json!(["a.safetensors"]),
     ];
     for name in names {
-        let checkpoint = sharded(|map| {
+        says_the_same(&sharded(|map| {
             map.insert(EMBEDDINGS.into(), name.clone());
-        });
-        let part = name.as_str().unwrap_or(EMBEDDINGS);
-        refused(&checkpoint, &[INDEX, part]);
+        }));
     }
-}
-
-#[test]
-fn an_index_that_is_no_index_is_refused() {
-    let whole = Checkpoint::qwen3().weights();
-    for text in ["", "[]", "{}", r#"{"weight_map": []}"#, r#"{"weight_map": {}}"#] {
-        let checkpoint = Checkpoint::qwen3().file(FILE, whole.clone()).file(INDEX, text);
-        refused(&checkpoint, &[INDEX]);
-    }
-}
-
-#[test]
-fn an_index_that_disagrees_with_its_files_is_refused() {
-    let elsewhere = sharded(|map| {
-        map.insert(EMBEDDINGS.into(), json!("b.safetensors"));
-    });
-    refused(&elsewhere, &[INDEX, EMBEDDINGS, "b.safetensors"]);
-    let more = sharded(|map| {
+    // A name too many, one too few, and all of them in the other file.
+    says_the_same(&sharded(|map| {
         map.insert("model.extra".into(), json!("a.safetensors"));
-    });
-    refused(&more, &[INDEX, "model.extra", "a.safetensors"]);
-    let less = sharded(|map| {
+    }));
+    says_the_same(&sharded(|map| {
         map.remove(EMBEDDINGS);
-    });
-    refused(&less, &[INDEX, EMBEDDINGS, "nowhere", "a.safetensors"]);
+    }));
+    says_the_same(&sharded(|map| {
+        for file in map.values_mut() {
+            let other = if file == "a.safetensors" { "b.safetensors" } else { "a.safetensors" };
+            *file = json!(other);
+        }
+    }));
+}
+
+#[test]
+fn an_index_of_another_save_is_passed_over_beside_a_file_with_all() {
+    let whole = Checkpoint::qwen3().weights();
+    let of_shards = json!({"weight_map": {
+        EMBEDDINGS: "model-00001-of-00002.safetensors",
+        "model.norm.weight": "model-00002-of-00002.safetensors",
+    }});
+    for text in
+        ["", "[]", "{}", r#"{"weight_map": []}"#, r#"{"weight_map": {}}"#, &of_shards.to_string()]
+    {
+        says_the_same(&Checkpoint::qwen3().file(FILE, whole.clone()).file(INDEX, text));
+    }
+    // Files of an earlier save lie there, too, and say otherwise.
+    let mut old = Checkpoint::qwen3().tensors;
+    old.values_mut().for_each(|tensor| tensor.data.fill(0));
+    let beside = Checkpoint::qwen3()
+        .file(FILE, whole)
+        .file("model-00001-of-00002.safetensors", weights(&old))
+        .file(INDEX, of_shards.to_string());
+    says_the_same(&beside);
+}
+
+#[test]
+fn parts_have_the_names_of_today_or_of_earlier_programs_or_one_has_any() {
+    let tiny = Checkpoint::qwen3();
+    let mut first = tiny.tensors.clone();
+    let second = first.split_off("model.layers.0.self_attn");
+    for [one, other] in [
+        ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+        ["weights.00.safetensors", "weights.01.safetensors"],
+    ] {
+        let parts = tiny.clone();
+        says_the_same(&parts.file(one, weights(&first)).file(other, weights(&second)));
+    }
+    let only = tiny.clone().file("tiny.safetensors", tiny.weights());
+    says_the_same(&only);
+    // An index that names some of the parts, with another part of an earlier save beside them.
+    let some = json!({"weight_map": {EMBEDDINGS: "model-00001-of-00002.safetensors"}});
+    let listed = tiny
+        .file("model-00001-of-00002.safetensors", weights(&first))
+        .file("model-00002-of-00002.safetensors", weights(&second))
+        .file(INDEX, some.to_string());
+    says_the_same(&listed);
+    let cut = &weights(&second)[..100];
+    says_the_same(&listed.file("model-00003-of-00009.safetensors", cut));
+}
+
+#[test]
+fn a_tensor_that_is_missing_is_told_with_the_file_that_should_have_it() {
+    let tiny = Checkpoint::qwen3();
+    let mut first = tiny.tensors.clone();
+    let second = first.split_off("model.layers.0.self_attn");
+    let place = |name: &String| match second.contains_key(name) {
+        true => (name.clone(), json!("model-00002-of-00002.safetensors")),
+        false => (name.clone(), json!("model-00001-of-00002.safetensors")),
+    };
+    let map: serde_json::Map<String, Value> = tiny.tensors.keys().map(place).collect();
+    let half = tiny
+        .clone()
+        .file("model-00001-of-00002.safetensors", weights(&first))
+        .file(INDEX, json!({"weight_map": map}).to_string());
+    refused(&half, &["model-00002-of-00002.safetensors", "not in the folder", "self_attn"]);
+    let damaged = half.file("model-00002-of-00002.safetensors", "version https://git-lfs");
+    refused(&damaged, &["model-00002-of-00002.safetensors", "git-lfs"]);
+}
+
+#[test]
+fn tensors_that_code_counts_or_that_pack_caches_are_passed_over() {
+    let small = || Tensor::zeros(Dtype::F32, &[1]);
+    for name in [
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "model.rotary_emb.inv_freq",
+        "rotary_emb.inv_freq",
+        "model.layers.0.self_attn.k_scale",
+        "model.layers.0.self_attn.v_scale",
+        "model.layers.0.self_attn.masked_bias",
+        "model.embeddings.position_ids",
+    ] {
+        says_the_same(&Checkpoint::qwen3().tensor(name, small()));
+    }
+    // A part of the output layer that no copy of the embeddings has.
+    refused(&Checkpoint::qwen3().tensor("lm_head.bias", small()), &["lm_head.bias", "1 tensor is"]);
+}
+
+#[test]
+fn a_model_that_leaves_the_range_of_f16_is_refused_at_the_load() {
+    let f16 = LoadOptions { dtype: Some(inference_core::Dtype::F16), ..LoadOptions::default() };
+    let refusal = |checkpoint: &Checkpoint| checkpoint.load(&f16).err().unwrap().to_string();
+    Checkpoint::qwen3().load(&f16).unwrap();
+    let norm = |value: f32| Tensor::f32(&[value; 8], &[8]);
+    let large = Checkpoint::qwen3().tensor("model.norm.weight", norm(1e5));
+    large.load(&LoadOptions::default()).unwrap();
+    let error = refusal(&large);
+    assert!(error.contains("model.norm.weight") && error.contains("65504"), "{error}");
+    // Each weight has a value in f16, and logits do not.
+    let error = refusal(&Checkpoint::qwen3().tensor("model.norm.weight", norm(6e4)));
+    assert!(error.contains("dtype") && error.contains("range of f16"), "{error}");
 }

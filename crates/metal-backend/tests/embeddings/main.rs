@@ -4,6 +4,7 @@
 mod fixtures;
 mod mlx_embeddings;
 mod options;
+mod published;
 mod quantised;
 mod refusals;
 

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::fixtures::{self, Fixture, folder};
 
 /// A copy of a fixture's model.
-fn copied(name: &str) -> tempfile::TempDir {
+pub fn copied(name: &str) -> tempfile::TempDir {
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).expect("a folder");
         for entry in fs::read_dir(from).expect("a folder") {

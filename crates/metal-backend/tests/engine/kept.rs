@@ -39,13 +39,14 @@ fn asked(
     (tokens, metrics.cached_prompt_tokens, metrics.cache_miss, model.notices())
 }
 
-/// All files below `folder`.
+/// All files below `folder` but what is known of the weights.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
     }
+    files.retain(|path| !path.ends_with("weights.digests"));
     files.sort();
     files
 }
@@ -127,6 +128,30 @@ fn another_model_adapter_or_packing_has_files_of_its_own() {
     let chunks = LoadOptions { prefill_chunk: Some(32), ..options.clone() };
     assert_eq!(cached(&Checkpoint::qwen3(), &chunks), none);
     assert_eq!(cached(&Checkpoint::qwen3(), &options), (192, None));
+}
+
+#[test]
+fn a_model_of_which_any_value_was_trained_further_has_files_of_its_own() {
+    let home = TempDir::new().unwrap();
+    let ids = prompt(3, 200);
+    let options = kept(home.path());
+    let first = Checkpoint::with_sizes(2, 64, 128);
+    let (expected, ..) = asked(&first, &options, &ids);
+    let mut tensors: Vec<&String> = first.tensors.keys().collect();
+    tensors.sort();
+    for name in tensors {
+        let mut trained = first.clone();
+        let tensor = trained.tensors.get_mut(name).unwrap();
+        // One value, in the middle.
+        let at = tensor.data.len() / 8 * 4;
+        tensor.data[at + 2] ^= 0x40;
+        let (found, cached, miss, _) = asked(&trained, &options, &ids);
+        assert_eq!((cached, miss), (0, Some(CacheMiss::Empty)), "{name}");
+        let (alone, ..) = asked(&trained, &LoadOptions::default(), &ids);
+        assert_eq!(found, alone, "{name}");
+    }
+    let (again, cached, ..) = asked(&first, &options, &ids);
+    assert_eq!((again, cached), (expected, 192));
 }
 
 #[test]

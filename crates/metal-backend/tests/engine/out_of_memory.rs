@@ -105,3 +105,52 @@ fn a_batch_without_memory_goes_on_with_the_rows_that_fit() {
     assert!(failed > 0 && whole > failed, "{whole} {failed}");
     assert_eq!(ended(begin(&*model, &options[0])).0, alone[0]);
 }
+
+/// The ids of a generation with the bits of their log probabilities.
+fn to_the_bit(generation: Generation) -> Vec<(u32, u32)> {
+    let bits = |token: inference_core::Token| (token.id, token.logprob.unwrap().to_bits());
+    generation.map(|token| bits(token.unwrap())).collect()
+}
+
+#[test]
+fn a_row_that_begins_again_is_what_it_was_to_the_bit_where_rows_are_computed_by_themselves() {
+    if !is_alone(
+        "out_of_memory::a_row_that_begins_again_is_what_it_was_to_the_bit_where_rows_are_computed_by_themselves",
+    ) {
+        return;
+    }
+    let options = LoadOptions {
+        batch_invariant: true,
+        prefix_cache: Some(8 << 20),
+        prefill_chunk: Some(64),
+        ..LoadOptions::default()
+    };
+    let packed = LoadOptions { kv_bits: Some(8), ..options.clone() };
+    let kinds = [
+        (Checkpoint::with_sizes(2, 64, 128), options.clone(), 0),
+        (Checkpoint::with_sizes(2, 64, 128), options.clone(), 4),
+        (Checkpoint::with_heads(32, 2, 64, 64), packed, 0),
+        (Checkpoint::hybrid(4), options.clone(), 0),
+        (Checkpoint::falcon_h1(4), options, 0),
+    ];
+    for (kind, (checkpoint, options, draft_tokens)) in kinds.into_iter().enumerate() {
+        let model = checkpoint.load(&options).unwrap();
+        for length in [5, 64, 100] {
+            let prompt = inference_core::Prompt::Ids(crate::alike::prompt(3, length));
+            let asked = GenerateOptions { logprobs: true, draft_tokens, ..drawn(60, 5) };
+            let begin = || to_the_bit(model.generate(&prompt, &asked).unwrap());
+            let expected = begin();
+            assert_eq!(begin(), expected, "kind {kind}, {length} ids: once more");
+            let mut have_failed = 0;
+            for skip in (0..2400).step_by(211) {
+                fail_allocations(skip, 1);
+                let found = begin();
+                // What is left of the failures tells whether one has happened.
+                fail_allocations(0, 0);
+                have_failed += 1;
+                assert_eq!(found, expected, "kind {kind}, {length} ids, failure behind {skip}");
+            }
+            assert!(have_failed > 0);
+        }
+    }
+}

@@ -156,6 +156,52 @@ fn ernie_whose_mixtures_end_with_the_last_layer_wants_experts_there() {
 }
 
 #[test]
+fn the_bias_of_an_output_layer_beside_tied_embeddings_is_added_to_the_logits() {
+    const PROJECTIONS: [&str; 7] =
+        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+    let plain = Checkpoint::new("ernie4_5_moe");
+    let mut config = plain.config();
+    assert_eq!(config["tie_word_embeddings"], json!(true));
+    config["use_bias"] = true.into();
+    let bias = |id: usize| ((id * 37) % 101) as f32 / 8.0 - 6.0;
+    let with_biases = |head: bool| {
+        Checkpoint::new("ernie4_5_moe").with_config(&config).with_tensors(|tensor| {
+            let rows = tensor.shape[0];
+            // Experts have none: transformers holds all of them in one tensor.
+            let module = tensor.name.strip_suffix(".weight").map(str::to_owned);
+            let module = module.filter(|name| !name.contains(".experts."));
+            let named = |name: String, values| Tensor { name, shape: vec![rows], values };
+            let mut all = vec![tensor];
+            match module {
+                Some(name) if PROJECTIONS.iter().any(|own| name.ends_with(own)) => {
+                    all.push(named(format!("{name}.bias"), vec![0.0; rows]));
+                }
+                Some(name) if head && name == "model.embed_tokens" => {
+                    all.push(named("lm_head.bias".to_owned(), (0..rows).map(bias).collect()));
+                }
+                _ => {}
+            }
+            all
+        })
+    };
+    let prompt = [5, 17, 300, 42];
+    let without = with_biases(false).load(LoadOptions::default());
+    let with = with_biases(true).load(LoadOptions::default());
+    let expected: Vec<f32> = first_logits(&*without, &prompt)
+        .iter()
+        .enumerate()
+        .map(|(id, logit)| logit + bias(id))
+        .collect();
+    assert!(distance(&first_logits(&*with, &prompt), &expected) < 1e-5);
+    let unknown = Checkpoint::new("qwen2").with_tensors(|tensor| {
+        let bias = Tensor { name: "lm_head.bias".into(), shape: vec![8], values: vec![0.0; 8] };
+        if tensor.name == "model.norm.weight" { vec![tensor, bias] } else { vec![tensor] }
+    });
+    let refusal = unknown.refusal();
+    assert!(refusal.contains("lm_head.bias"), "{refusal}");
+}
+
+#[test]
 fn gpt_oss_that_is_not_packed_gives_the_same_tokens() {
     let change = |config: &mut Json| {
         drop(config.as_object_mut().map(|all| all.remove("quantization_config")))

@@ -233,11 +233,15 @@ pub fn take(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
 /// Indices that are not within these; other numbers of dimensions.
 pub fn take_positions(a: &Array, indices: &Indices) -> Result<Array> {
     let [rows, positions, size] = a.dims()?;
-    indices.check("take_positions", (rows * positions) as usize)?;
+    let all = rows.checked_mul(positions).ok_or_else(|| {
+        let shape = a.shape();
+        Error::new(format!("[take_positions] the positions of {shape:?} exceed 2³¹ - 1"))
+    })?;
+    indices.check("take_positions", all as usize)?;
     if let Some(taken) = cuda::take::positions_at(a, indices)? {
         return Ok(taken);
     }
-    take(&shapes::reshape(a, &[rows * positions, size])?, indices, 0)
+    take(&shapes::reshape(a, &[all, size])?, indices, 0)
 }
 
 /// For each position, the entry of `a` at the index given there along `axis`.

@@ -42,7 +42,7 @@ impl Group {
         let fits = |length| model.rope_factors(length) == factors;
         let most = Budget::most_drafts(self.rows.len());
         let drafts: Vec<Vec<u32>> =
-            self.rows.iter().map(|row| row.draft(most, fits).to_vec()).collect();
+            self.rows.iter().map(|row| row.draft_behind(&row.ids, most, fits).to_vec()).collect();
         let longest = drafts.iter().map(Vec::len).max().unwrap_or(0);
         let logits = self.forward_with_drafts(model, &drafts, longest)?;
         clock.lap(Part::Build);

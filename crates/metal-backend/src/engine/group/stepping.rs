@@ -29,6 +29,11 @@ impl Group {
         (prefixes, dispatcher): (&mut PrefixCache, &mut Dispatcher),
         clock: &mut StepClock,
     ) -> Result<Stepped> {
+        if self.replays(served) {
+            clock.skip();
+            self.replay(served, dispatcher)?;
+            return Ok(Stepped { left: Vec::new(), result: Ok(()) });
+        }
         if self.drafts() && self.drawn.is_none() {
             return self.step_with_drafts(served, (prefixes, dispatcher), clock);
         }
@@ -45,6 +50,7 @@ impl Group {
         served.keeps_slots
             && self.sparse <= SPARSE_STEPS
             && !self.drafts()
+            && !self.replays(served)
             && self.caches.have_room()
             && self.any_goes_on(&served.model)
     }

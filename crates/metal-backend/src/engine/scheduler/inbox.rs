@@ -78,7 +78,8 @@ impl Scheduler<'_> {
         Ok((commands, cancelled))
     }
 
-    /// The next command. Until it comes, prefixes are written, and then all memory that nothing needs is given back.
+    /// The next command. Until it comes, prefixes are written, and then all memory that nothing needs is given back, and what is
+    /// wired no more.
     fn wait_for_command(&mut self) -> Command {
         while self.prefixes.write_one(self.shared) {
             match self.inbox.try_recv() {
@@ -95,6 +96,7 @@ impl Scheduler<'_> {
         // What fails here fails again where somebody waits for it.
         self.dispatcher.rest();
         let _ = memory::give_back();
+        self.wired.end();
         self.inbox.recv().unwrap_or(Command::Close)
     }
 

@@ -52,7 +52,9 @@ impl Scheduler<'_> {
 
     /// Begins a row's prompt, where a cache holds its beginning behind that.
     pub(super) fn begin_prefill(&mut self, mut row: Row) {
-        let Served { model, specs, storage, .. } = self.served;
+        let Served { model, specs, storage, alone, .. } = self.served;
+        // A row that is computed by itself takes the steps again that it took, behind the same chunks.
+        row.chunked = row.chunked.filter(|chunked| *alone && *chunked < row.ids.len());
         let total = row.ids.len() + row.max_tokens - row.generated();
         let factors = model.rope_factors(row.ids.len());
         let shift = row.scene.as_ref().map_or(0, |scene| scene.delta());
@@ -61,7 +63,7 @@ impl Scheduler<'_> {
         // What is told of the prompt's tokens is computed with them.
         let computes_all = row.prompt_logprobs.is_some();
         let keys = row.keys();
-        let known = if computes_all { &[] } else { &keys[..] };
+        let known = if computes_all { &[] } else { &keys[..row.chunked.unwrap_or(keys.len())] };
         let ends = |held: usize| !row.is_inside_picture(held);
         let filled = self.prefixes.cache.fill(&mut caches, known, self.served.usable(), ends);
         drop(keys);
@@ -75,9 +77,11 @@ impl Scheduler<'_> {
                 let done = caches.offsets()[0] as usize;
                 row.cached(done, miss);
                 let stop = self.stop(&row, &caches);
+                // What a cache holds decides nothing of a row that is computed by itself.
+                let first = if *alone { 0 } else { done };
                 // Where the oldest positions give way, a step forgets others than a chunk.
-                let may_draw =
-                    self.served.draws_from_prompt(done, row.ids.len() - done) && caches.can_join();
+                let may_draw = self.served.draws_from_prompt(first, row.ids.len() - first)
+                    && caches.can_join();
                 self.prefills.push(Prefill::new(row, caches, stop, may_draw));
                 self.beat();
             }
@@ -298,10 +302,13 @@ impl Scheduler<'_> {
     }
 
     /// Ends a row that left, or lets it begin again.
-    pub(super) fn leave(&mut self, row: Row, exit: Exit) {
+    pub(super) fn leave(&mut self, mut row: Row, exit: Exit) {
         match exit {
             Exit::Ended(result) => self.end(row, result),
-            Exit::Outgrown => self.set_back(row),
+            Exit::Outgrown => {
+                row.chunked = None;
+                self.set_back(row);
+            }
         }
     }
 

@@ -13,6 +13,21 @@ const ROWS: i32 = 32;
 const EXPERTS: i32 = 4;
 
 impl Weights {
+    /// That a tensor still has numbers in f16, which it was not stored in.
+    pub(super) fn check_f16(&self, name: &str, array: &Array) -> Result<()> {
+        if array.size() == 0 {
+            return Ok(());
+        }
+        // Infinity times zero is no number, and neither is a sum with it.
+        let flat = ops::reshape(&ops::multiply(array, &Array::scalar(0.0, Dtype::F16)?)?, &[-1])?;
+        if ops::sum(&flat, 0, false)?.item_f32()? == 0.0 {
+            return Ok(());
+        }
+        Err(Error::model(format!(
+            "tensor `{name}` has values beyond ±65504, the range of f16: take bf16 or f32 as `dtype`"
+        )))
+    }
+
     /// Compares the product with a matrix, as the model will compute it, against that with the
     /// weights that it stands for, once for each kind: a kernel that is wrong on this device shows
     /// here, not in the text. Kernels differ for one row and for many.

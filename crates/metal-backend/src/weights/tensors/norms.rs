@@ -1,6 +1,6 @@
-//! Norms, in the forms in which checkpoints have their weights.
+//! Norms, in the forms in which checkpoints have their weights, and matrices whose values have a bound.
 
-use mlx_ffi::{Array, ops};
+use mlx_ffi::{Array, Dtype, ops};
 
 use super::Weights;
 use crate::error::Result;
@@ -48,5 +48,18 @@ impl Weights {
         let weight = ops::add(&weight, &Array::scalar(1.0, weight.dtype())?)?;
         weight.eval()?;
         Ok(RmsNorm { weight, eps, around: Around::Zero, kernels: self.kernels() })
+    }
+
+    /// The matrix of the module `name` in F32, of exactly `shape`, its values within ± `limit`.
+    ///
+    /// # Errors
+    /// As [`tensor_f32`](Self::tensor_f32).
+    pub fn clipped(&self, name: &str, shape: &[i32], limit: Option<f64>) -> Result<Array> {
+        let weight = self.at(name).tensor_f32("weight", shape)?;
+        let Some(limit) = limit else { return Ok(weight) };
+        let scalar = |value: f64| Array::scalar(value as f32, Dtype::F32);
+        let clipped = ops::minimum(&ops::maximum(&weight, &scalar(-limit)?)?, &scalar(limit)?)?;
+        clipped.eval()?;
+        Ok(clipped)
     }
 }

@@ -50,12 +50,13 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn layer_norm(&self, name: &str, size: i32, eps: f32) -> Result<LayerNorm> {
         let w = self.at(name);
-        Ok(LayerNorm {
-            weight: w.tensor("weight", &[size])?,
-            bias: Some(w.tensor("bias", &[size])?),
-            eps,
-            kernels: self.kernels(),
-        })
+        // The names of checkpoints that began in TensorFlow, which transformers changes as it loads them.
+        let names = match w.has("gamma") && !w.has("weight") {
+            true => ["gamma", "beta"],
+            false => ["weight", "bias"],
+        };
+        let [weight, bias] = names.map(|name| w.tensor(name, &[size]));
+        Ok(LayerNorm { weight: weight?, bias: Some(bias?), eps, kernels: self.kernels() })
     }
 
     /// The convolution `name` of 3 channels whose kernel, of sides `kernel`, is a patch: a product with a

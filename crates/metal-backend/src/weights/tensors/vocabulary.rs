@@ -1,5 +1,7 @@
 //! The embeddings of a vocabulary and its output layer, of which each rank has the rows of some ids.
 
+use mlx_ffi::Array;
+
 use super::Weights;
 use super::lora::of_rank;
 use crate::error::Result;
@@ -40,13 +42,27 @@ impl Weights {
     pub fn output_layer(
         &self,
         name: &'static str,
-        hidden_size: i32,
-        vocab_size: i32,
+        [hidden_size, vocab_size]: [i32; 2],
+        bias: bool,
     ) -> Result<Linear> {
+        let (of_rank, rows) = self.with_own_ids(name, vocab_size);
+        of_rank.linear(name, hidden_size, rows, bias)
+    }
+
+    /// The bias of the output layer `name`, of this rank's ids.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn output_bias(&self, name: &'static str, vocab_size: i32) -> Result<Array> {
+        let (of_rank, rows) = self.with_own_ids(name, vocab_size);
+        of_rank.at(name).tensor("bias", &[rows])
+    }
+
+    /// The cursor whose module `name` has this rank's ids alone, and how many these are.
+    fn with_own_ids(&self, name: &'static str, vocab_size: i32) -> (Weights, i32) {
         let cut = self.cut_of_vocabulary(vocab_size);
         let rows = cut.as_ref().map_or(vocab_size, Cut::count);
-        let of_rank = self.cut(cut.into_iter().map(|cut| (name, cut)).collect());
-        of_rank.linear(name, hidden_size, rows, false)
+        (self.cut(cut.into_iter().map(|cut| (name, cut)).collect()), rows)
     }
 
     /// What makes logits of all ids of those of an output layer, where not every rank computes all.

@@ -37,6 +37,7 @@ fn asked(adapter: &Path) -> LoadOptions {
         dtype: Some(Dtype::F32),
         memory_limit: Some(1000),
         cache_limit: Some(CACHE),
+        wired_limit: Some(1 << 20),
         prefill_chunk: Some(64),
         threads: Some(cores() + 2),
         cpu_activations: Some(CpuActivations::Int8),
@@ -69,6 +70,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         dtype,
         memory_limit,
         cache_limit,
+        wired_limit,
         prefill_chunk,
         threads,
         cpu_activations,
@@ -168,6 +170,11 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     let limited = load(walk, LoadOptions { cache_limit, ..none() });
     let limited = limited.map(|_| memory::set_cache_limit(before).unwrap() == CACHE as usize);
     walk.option("cache_limit", limit, limited);
+    let wired = load(walk, LoadOptions { wired_limit, ..none() });
+    // Metal wires it; elsewhere users are told that nothing is.
+    let is_told = |notices: Vec<String>| notices.iter().any(|notice| notice.contains("wired"));
+    let shown = wired.map(|wired| is_told(wired.notices()) != (wired.info().device == "metal"));
+    walk.option("wired_limit", limit, shown);
     let before = workers();
     let threads = load(walk, LoadOptions { threads, ..none() }).map(|model| {
         numbers(&*model);
