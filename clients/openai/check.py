@@ -154,7 +154,7 @@ def check_completions():
     choice = whole.choices[0]
     assert whole.usage.completion_tokens == len(choice.logprobs.tokens) == 10
     assert "".join(choice.logprobs.tokens) == choice.text
-    offsets = [0]
+    offsets = [len("Once")]
     for token in choice.logprobs.tokens[:-1]:
         offsets.append(offsets[-1] + len(token))
     assert choice.logprobs.text_offset == offsets

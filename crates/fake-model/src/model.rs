@@ -33,6 +33,9 @@ pub struct FakeModel {
     pub lines: Mutex<VecDeque<Line>>,
     /// The texts of the tokens that it says to every request after these.
     pub says: Vec<&'static str>,
+    /// The bytes of these tokens, where some are parts of characters; a token without any is
+    /// special.
+    pub pieces: Vec<&'static [u8]>,
     /// What it says to a prompt's text, in place of all this.
     pub answers: Option<Answers>,
     /// Ends what it says.
@@ -109,6 +112,10 @@ impl FakeModel {
         FakeModel { echoes: true, info, ..FakeModel::says(&[]) }
     }
 
+    fn piece(&self, id: u32) -> Option<&'static [u8]> {
+        id.checked_sub(FIRST_ID).and_then(|index| self.pieces.get(index as usize).copied())
+    }
+
     /// What is said to the prompt of `ids`: its own answer, the next line, or what is said to every
     /// request.
     fn line(&self, ids: &[u32]) -> Line {
@@ -129,6 +136,7 @@ impl Default for FakeModel {
             seen: Arc::default(),
             lines: Mutex::default(),
             says: vec!["The", " fox", " ran", "."],
+            pieces: Vec::new(),
             answers: None,
             failure: None,
             refusal: None,
@@ -256,6 +264,17 @@ impl TextModel for FakeModel {
             )
         };
         Ok(ids.iter().map(text).collect())
+    }
+
+    fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {
+        match self.piece(id) {
+            Some(piece) => Ok(piece.to_vec()),
+            None => Ok(self.decode(&[id])?.into_bytes()),
+        }
+    }
+
+    fn special_token(&self, id: u32) -> Option<String> {
+        self.piece(id).filter(|piece| piece.is_empty()).map(|_| format!("<|{id}|>"))
     }
 
     fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {

@@ -1,7 +1,8 @@
 //! What a loaded embedding model is and can be asked.
 
 use crate::{
-    EmbedInput, EmbedOptions, EngineStatus, Error, Pooling, Result, ScoreOptions, TextPair,
+    EmbedInput, EmbedOptions, EngineStatus, Error, Pooling, Result, ScoreOptions, StoredAs,
+    TextPair,
 };
 
 /// What a loaded embedding model is.
@@ -37,6 +38,8 @@ pub struct EmbeddingModelInfo {
     pub num_parameters: u64,
     /// Bytes of the weights as they are held in memory.
     pub weight_bytes: u64,
+    /// The form that its files have them in.
+    pub stored_as: StoredAs,
     /// Bits of packed weights, 0 where they are not packed.
     pub quant_bits: usize,
     /// The type of activations: `f32`, `f16` or `bf16`.

@@ -77,7 +77,7 @@ pub use inspect::{
 };
 pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
-pub use model::{ModelInfo, Packing, SpecialToken, TextModel};
+pub use model::{ModelInfo, Packing, SpecialToken, StoredAs, TextModel};
 pub use options::{
     ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
     Xtc,

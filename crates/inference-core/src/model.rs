@@ -34,6 +34,8 @@ pub struct ModelInfo {
     pub num_parameters: u64,
     /// Bytes of the loaded weights.
     pub weight_bytes: u64,
+    /// The form that its files have them in.
+    pub stored_as: StoredAs,
     /// Bytes that one more position adds to a request's cache, over all layers that grow.
     pub kv_bytes_per_token: u64,
     /// The type that activations are computed in: `f32`, `f16` or `bf16`.
@@ -73,6 +75,16 @@ impl ModelInfo {
             }
         }
     }
+}
+
+/// The form of the weights in a model's files, as these say themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredAs {
+    /// The files' format, such as `safetensors` or `gguf`; empty where it is not told.
+    pub format: String,
+    /// The files' own name for the way of quantisation, such as `Q4_K_M`; empty where they have
+    /// none.
+    pub quantization: String,
 }
 
 /// A way in which some of a model's weights are quantised.
@@ -211,6 +223,13 @@ pub trait TextModel: Send + Sync {
                 reason: "the model does not tell the bytes of parts of characters".into(),
             }),
         }
+    }
+
+    /// The name of the special token `id`, such as `<|im_end|>`; `None` for a token that adds text.
+    /// Without a body of its own, a model names none.
+    fn special_token(&self, id: u32) -> Option<String> {
+        let _ = id;
+        None
     }
 
     /// The ids of a prompt that can be computed, as [`generate`](Self::generate) feeds them; those

@@ -154,6 +154,11 @@ impl Tokenizer {
         self.inner.tokenizer.id_to_token(id)
     }
 
+    /// The special token of an id, as the vocabulary spells it; `None` for a token that adds text.
+    pub fn special_token(&self, id: u32) -> Option<String> {
+        self.special_ids().contains(&id).then(|| self.id_to_token(id)).flatten()
+    }
+
     /// The id of a token as the vocabulary spells it.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
         self.inner.tokenizer.token_to_id(token)

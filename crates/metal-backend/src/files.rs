@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use inference_core::StoredAs;
 use inference_text::{Files, Folder, ReadError};
 use mlx_ffi::Dtype;
 
@@ -70,6 +71,16 @@ impl ModelFiles {
             ModelFiles::Embedded(_) => PathBuf::from(EMBEDDED),
             ModelFiles::Random(_) => PathBuf::from(RANDOM),
         }
+    }
+
+    /// Their format and the name that they have for the way of their weights.
+    pub fn stored_as(&self) -> StoredAs {
+        let (format, quantization) = match self {
+            ModelFiles::Folder(_) | ModelFiles::Embedded(_) => ("safetensors", ""),
+            ModelFiles::Gguf(file) => ("gguf", file.file_type.as_str()),
+            ModelFiles::Random(_) => ("", ""),
+        };
+        StoredAs { format: format.to_owned(), quantization: quantization.to_owned() }
     }
 
     /// The text of a configuration file, `None` where there is none.

@@ -136,6 +136,7 @@ fn build(
         num_parameters: totals.parameters,
         unused_parts: totals.unused_parts.iter().map(|part| (*part).to_owned()).collect(),
         weight_bytes: totals.bytes,
+        stored_as: files.stored_as(),
         dtype: format!("{activations:?}").to_lowercase(),
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()

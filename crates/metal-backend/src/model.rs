@@ -392,6 +392,10 @@ impl TextModel for MlxModel {
         self.text.tokenizer.token_bytes(id).map_err(Error::from)
     }
 
+    fn special_token(&self, id: u32) -> Option<String> {
+        self.text.tokenizer.special_token(id)
+    }
+
     fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         let laid = self.laid_out(prompt)?;
         self.check_prompt(&laid, 0)?;

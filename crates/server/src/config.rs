@@ -161,7 +161,8 @@ fn is_origin(text: &str) -> bool {
 pub enum ConfigError {
     /// Others could reach the server, and nothing keeps them out.
     #[error(
-        "{0} can be reached from other machines: give an API key, or listen on 127.0.0.1 alone"
+        "{0} can be reached from other machines: give an API key (`ML_SERVE_API_KEY` or `--api-key-file`), or listen on \
+         127.0.0.1 alone"
     )]
     OpenToAll(IpAddr),
     /// No page has this origin.

@@ -100,9 +100,21 @@ impl Kind {
     }
 }
 
+/// The longest text of an error, in bytes: it may quote the request.
+const LONGEST: usize = 4096;
+
+/// `text`, with its end cut off where it is longer than what is told.
+fn clipped(mut text: String) -> String {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    text
+}
+
 impl ApiError {
     fn new(kind: Kind, message: impl Into<String>) -> Self {
-        ApiError { kind, param: None, message: message.into(), retry_after: None }
+        ApiError { kind, param: None, message: clipped(message.into()), retry_after: None }
     }
 
     /// This error, about `param` where it is about no field yet and the request is at fault.
@@ -115,7 +127,7 @@ impl ApiError {
 
     /// This error, about the request's field `param`.
     pub fn about(mut self, param: impl Into<String>) -> Self {
-        self.param = Some(param.into());
+        self.param = Some(clipped(param.into()));
         self
     }
 
@@ -169,9 +181,11 @@ impl ApiError {
         ApiError::new(Kind::Origin, message)
     }
 
-    /// A path that leads nowhere.
-    pub fn not_found(path: &str) -> Self {
-        ApiError::new(Kind::NoPath, format!("there is nothing at `{path}`"))
+    /// A path that leads nowhere, and the one that is nearest to it.
+    pub fn not_found(path: &str, nearest: Option<&str>) -> Self {
+        let nearest = nearest.map(|nearest| format!("; the nearest path is `{nearest}`"));
+        let nearest = nearest.unwrap_or_default();
+        ApiError::new(Kind::NoPath, format!("there is nothing at `{path}`{nearest}"))
     }
 
     /// A model that is not there: `nearest` are some of the `count` that are.

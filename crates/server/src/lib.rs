@@ -44,6 +44,6 @@ mod server;
 pub use config::{ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts};
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
-pub use pool::models::{Change, Entry, LoadFailure, Loader, Makes, Model, Models};
+pub use pool::models::{Change, Described, Entry, LoadFailure, Loader, Makes, Model, Models};
 pub use process::{Exit, hangup_is_ignored, serve, serve_models};
 pub use server::{ServeError, Server};

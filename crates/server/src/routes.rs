@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State as Shared};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
+use crate::http::address::{Paths, clipped};
 use crate::http::guard::{Guard, guard};
+use crate::http::path::Name;
 use crate::http::response::text_response;
 use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
 use crate::protocol::anthropic::messages;
@@ -27,59 +29,102 @@ use crate::{health, openapi};
 /// Everything that a server answers.
 pub fn router(state: &Arc<State>) -> Router {
     let guarded = Guard { state: Arc::clone(state), error_body };
-    let changes = refused::PATHS.into_iter();
-    let changes =
-        changes.fold(Router::new(), |router, (path, _)| router.route(path, any(refused::refused)));
-    changes
-        .route("/", read(get(page)))
-        .route("/health", read(get(health::health)))
-        .route("/metrics", read(get(health::metrics)))
-        .route("/openapi.json", read(get(openapi::serve)))
-        .route("/v1/models", read(get(models::list)))
-        // Names such as `owner/model` have a slash.
-        .route("/v1/models/{*model}", read(get(models::one)))
-        .route("/v1/chat/completions", write(post(chat::create)))
-        .route("/v1/completions", write(post(completions::create)))
-        .route("/v1/messages", write(post(messages::create)))
-        .route("/v1/messages/count_tokens", write(post(messages::count_tokens)))
-        .route("/v1/responses", write(post(create::create)))
-        .route("/v1/responses/input_tokens", write(post(create::count)))
-        .route("/v1/responses/{id}", read_or_delete(get(stored::one).delete(stored::delete)))
-        .route("/v1/responses/{id}/cancel", write(post(stored::cancel)))
-        .route("/v1/responses/{id}/input_items", read(get(stored::input_items)))
-        .route("/v1/embeddings", write(post(embeddings::create)))
-        .route("/v1/rerank", write(post(rerank::create)))
-        .route("/v2/rerank", write(post(rerank::create)))
-        .route("/v1/images/generations", write(post(images::generate)))
-        .route("/v1/images/edits", write(post(images::edit)))
-        .route("/v1/classify", write(post(classify::create)))
-        .route("/v1/inspect", write(post(inspect::create)))
-        .route("/api/version", read(get(ollama::models::version)))
-        .route("/api/tags", read(get(ollama::models::tags)))
-        .route("/api/ps", read(get(ollama::models::ps)))
-        .route("/api/show", write(post(ollama::models::show)))
-        .route("/api/chat", write(post(ollama::chat::create)))
-        .route("/api/generate", write(post(ollama::generate::create)))
-        .route("/api/embed", write(post(ollama::embed::create)))
-        .route("/api/embeddings", write(post(ollama::embed::create_one)))
-        .route("/tokenize", write(post(text::tokenize)))
-        .route("/detokenize", write(post(text::detokenize)))
-        .route("/apply-template", write(post(text::apply_template)))
+    let routes = routes();
+    let paths = Arc::new(Paths::new(routes.iter().map(|(path, _)| *path)));
+    let add = |router: Router<Arc<State>>, (path, route)| router.route(path, route);
+    let answers = routes
+        .into_iter()
+        .fold(Router::new(), add)
         .fallback(nowhere)
         .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
+        .layer(Extension(Arc::clone(&paths)))
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.
         .layer(DefaultBodyLimit::disable())
-        .with_state(Arc::clone(state))
+        .with_state(Arc::clone(state));
+    // A path gets its one name before a route is looked for, and before anything is checked by it.
+    let named = move |request: Request| {
+        let request = paths.named(request);
+        async move { request }
+    };
+    Router::new().fallback_service(answers).layer(middleware::map_request(named))
+}
+
+/// Each path with what answers there.
+fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
+    let mut routes = vec![
+        ("/", read(get(page))),
+        ("/health", read(get(health::health))),
+        ("/metrics", read(get(health::metrics))),
+        ("/openapi.json", read(get(openapi::serve))),
+        ("/v1/models", read(get(models::list))),
+        // Names such as `owner/model` have a slash.
+        ("/v1/models/{*model}", of_model(get(models::one))),
+        ("/v1/chat/completions", write(post(chat::create))),
+        ("/v1/completions", write(post(completions::create))),
+        ("/v1/messages", write(post(messages::create))),
+        ("/v1/messages/count_tokens", write(post(messages::count_tokens))),
+        ("/v1/responses", write(post(create::create))),
+        ("/v1/responses/input_tokens", write(post(create::count))),
+        ("/v1/responses/{id}", of_stored(get(stored::one).delete(stored::delete))),
+        ("/v1/responses/{id}/cancel", write(post(stored::cancel))),
+        ("/v1/responses/{id}/input_items", read(get(stored::input_items))),
+        ("/v1/embeddings", write(post(embeddings::create))),
+        ("/v1/rerank", write(post(rerank::create))),
+        ("/v2/rerank", write(post(rerank::create))),
+        ("/v1/images/generations", write(post(images::generate))),
+        ("/v1/images/edits", write(post(images::edit))),
+        ("/v1/classify", write(post(classify::create))),
+        ("/v1/inspect", write(post(inspect::create))),
+        ("/api/version", read(get(ollama::models::version))),
+        ("/api/tags", read(get(ollama::models::tags))),
+        ("/api/ps", read(get(ollama::models::ps))),
+        ("/api/show", write(post(ollama::models::show))),
+        ("/api/chat", write(post(ollama::chat::create))),
+        ("/api/generate", write(post(ollama::generate::create))),
+        ("/api/embed", write(post(ollama::embed::create))),
+        ("/api/embeddings", write(post(ollama::embed::create_one))),
+        ("/tokenize", write(post(text::tokenize))),
+        ("/detokenize", write(post(text::detokenize))),
+        ("/apply-template", write(post(text::apply_template))),
+    ];
+    routes.extend(refused::PATHS.map(|(path, _)| (path, any(refused::refused))));
+    routes
 }
 
 fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD") })
 }
 
-fn read_or_delete(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
-    route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD, DELETE") })
+/// Other methods of a stored response are a 405. A word in the place of its id, such as `compact`,
+/// is a path that there is not.
+fn of_stored(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(|Extension(paths): Extension<Arc<Paths>>, request: Request| async move {
+        match request.uri().path().rsplit('/').next().is_some_and(stored::is_id) {
+            true => other_method(&request, "GET, HEAD, DELETE"),
+            false => no_path(&paths, &request),
+        }
+    })
+}
+
+/// Other methods of a model are a 405. Where no model has the name, such as `load`, the path is one
+/// that there is not.
+fn of_model(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    let other = |Shared(state): Shared<Arc<State>>,
+                 Extension(paths): Extension<Arc<Paths>>,
+                 name: Result<Name>,
+                 request: Request| async move {
+        let is_there = match name {
+            Ok(Name(name)) => state.pool.get(&name).await.is_ok(),
+            Err(_) => false,
+        };
+        match is_there {
+            true => other_method(&request, "GET, HEAD"),
+            false => no_path(&paths, &request),
+        }
+    };
+    route.fallback(other)
 }
 
 fn write(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
@@ -90,8 +135,13 @@ fn other_method(request: &Request, allow: &'static str) -> ApiError {
     ApiError::method(request.method().as_str(), request.uri().path(), allow)
 }
 
-async fn nowhere(request: Request) -> ApiError {
-    ApiError::not_found(request.uri().path())
+async fn nowhere(Extension(paths): Extension<Arc<Paths>>, request: Request) -> ApiError {
+    no_path(&paths, &request)
+}
+
+fn no_path(paths: &Paths, request: &Request) -> ApiError {
+    let path = request.uri().path();
+    ApiError::not_found(clipped(path), paths.nearest(path).as_deref())
 }
 
 async fn page() -> Response {

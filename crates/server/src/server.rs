@@ -29,7 +29,7 @@ pub enum ServeError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// It cannot listen.
-    #[error("cannot listen on {address}: {reason}")]
+    #[error("cannot listen on {address}: {reason}{}", remedy(reason))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -53,6 +53,20 @@ pub enum ServeError {
         /// Why.
         why: LoadFailure,
     },
+}
+
+/// Names the remedy where the system refuses an address.
+fn remedy(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program has the port: choose another one (`--port`; 0 takes a free one)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need rights: choose another one (`--port`)"
+        }
+        io::ErrorKind::AddrNotAvailable => "; choose an address of this machine (`--host`)",
+        _ => "",
+    }
 }
 
 impl ServeError {
@@ -154,6 +168,16 @@ impl Server {
         }
         drop(listener);
         pool.drain();
+        let (running, _) = pool.held();
+        if running > 0 {
+            let seconds = drain.as_secs();
+            tracing::info!(
+                target: "server",
+                running,
+                seconds,
+                "ending: what runs has so long; a second signal ends it at once"
+            );
+        }
         let begun = Instant::now();
         let ended = connections.drain(drain).await;
         if ended == Ended::Drained {

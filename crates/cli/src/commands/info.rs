@@ -391,7 +391,7 @@ mod tests {
             ],
             unused_parts: vec!["vision tower".into(), "MTP layers".into()],
             chat_template: "chat_template.jinja".into(),
-            pictures: None,
+            ..ModelInfo::default()
         };
         let capabilities = Capabilities::new(vec![
             (Feature::Chat, Support::Yes),

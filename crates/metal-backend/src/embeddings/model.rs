@@ -147,6 +147,7 @@ fn info(
         hidden_size: hidden_size as usize,
         num_parameters: totals.parameters,
         weight_bytes: totals.bytes,
+        stored_as: recipe.files.stored_as(),
         quant_bits: totals.packings().first().map_or(0, |packing| packing.bits),
         dtype: format!("{:?}", encoder.dtype()).to_lowercase(),
         device: device.info().map_err(crate::error::Error::from)?.backend.to_owned(),

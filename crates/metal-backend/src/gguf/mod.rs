@@ -9,6 +9,7 @@ mod config;
 mod cuts;
 mod ends;
 mod families;
+mod file_type;
 mod metadata;
 mod names;
 mod order;
@@ -36,6 +37,8 @@ use crate::error::{Error, Result, load};
 #[derive(Debug)]
 pub(crate) struct Gguf {
     pub path: PathBuf,
+    /// Its name for the way in which its weights are quantised, such as `Q4_K_M`.
+    pub file_type: String,
     /// The files, this one first.
     parts: Vec<PathBuf>,
     /// What stands for files of other checkpoints, by name.
@@ -101,7 +104,9 @@ impl Gguf {
             let mut texts = tokenizer::texts(&header)?;
             texts.insert("config.json", config::text(&metadata, &pieces)?);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
-            Ok(Gguf { path: path.to_owned(), parts, texts, pieces: pieces.collect(), tensors })
+            let (path, pieces) = (path.to_owned(), pieces.collect());
+            let file_type = file_type::file_type(&header);
+            Ok(Gguf { path, file_type, parts, texts, tensors, pieces })
         };
         read().map_err(|error: Error| error.at(path))
     }

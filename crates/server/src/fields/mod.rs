@@ -1,5 +1,6 @@
 //! Requests as fields: the tables that say what each is, and the reader that takes them apart.
 
+pub mod bounds;
 pub mod json;
 pub mod parse;
 pub mod prompts;

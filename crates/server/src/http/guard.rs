@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::HttpBody;
-use axum::extract::{MatchedPath, Request, State as Shared};
+use axum::extract::{Request, State as Shared};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CONNECTION, CONTENT_TYPE,
@@ -16,9 +16,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use tokio::time::Instant;
 
-use super::response::{ErrorBody, written};
+use super::access_log::Entry;
+use super::response::{FindErrorBody, written};
 use super::timed_io::Ending;
 use super::unread::Unread;
 use crate::config::Config;
@@ -44,6 +44,12 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The longest id that is taken over from a client.
 const LONGEST_ID: usize = 128;
 
+/// The header by which a browser asks whether a page on a public address may reach a private one.
+const REQUEST_PRIVATE_NETWORK: &str = "access-control-request-private-network";
+
+/// The header that says it may.
+const ALLOW_PRIVATE_NETWORK: &str = "access-control-allow-private-network";
+
 /// The address of the client.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
@@ -53,22 +59,19 @@ pub struct Peer(pub SocketAddr);
 pub struct Guard {
     /// The server's.
     pub state: Arc<State>,
-    /// Writes the bodies of all errors, since it is here that the path of each is known.
-    pub error_body: ErrorBody,
+    /// Finds what writes the bodies of errors, since it is here that the request of each is known.
+    pub error_body: FindErrorBody,
 }
 
 /// Lets `request` through to `next`, or answers in its place.
 pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -> Response {
     let Guard { state, error_body } = guard;
-    let started = Instant::now();
-    let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    // A path that no route has could be anything, so it is neither counted nor logged by itself.
-    let route = request.extensions().get::<MatchedPath>();
-    let endpoint = route.map_or("other", MatchedPath::as_str).to_owned();
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let error_body = error_body(request.uri().path(), request.headers());
     let id = request_id(request.headers()).unwrap_or_else(|| state.id("req_"));
+    let entry = Entry::new(&request, id);
+    let started = entry.began();
     let origin = request.headers().get(ORIGIN).cloned();
+    let preflight = Preflight::of(&request);
     let (request, unread) = Unread::of(request, state.config.limits.body_bytes);
 
     let ending = request.extensions().get::<Ending>().cloned();
@@ -89,25 +92,15 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
             *response.version_mut() = Version::HTTP_10;
         }
     }
-    response = written(response, &path, error_body);
-    allow_origin(&state.config, origin, method == Method::OPTIONS, response.headers_mut());
-    if let Ok(id) = HeaderValue::from_str(&id) {
+    let error = written(&mut response, error_body);
+    allow_origin(&state.config, origin, preflight, response.headers_mut());
+    if let Ok(id) = HeaderValue::from_str(&entry.id) {
         response.headers_mut().insert(REQUEST_ID, id.clone());
         response.headers_mut().insert(REQUEST_ID_TOO, id);
     }
 
-    let status = response.status().as_u16();
-    state.metrics.answered(&endpoint, status, time);
-    tracing::info!(
-        target: "access",
-        id,
-        peer = peer.map(tracing::field::display),
-        method = method.as_str(),
-        endpoint,
-        status,
-        milliseconds = time.as_millis() as u64,
-    );
-    response
+    state.metrics.answered(&entry.endpoint, response.status().as_u16(), time);
+    entry.log(response, error.as_ref())
 }
 
 async fn respond(config: &Config, request: Request, next: Next) -> Response {
@@ -118,6 +111,28 @@ async fn respond(config: &Config, request: Request, next: Next) -> Response {
             answered.unwrap_or_else(|_| ApiError::panicked().into_response())
         }
         Err(error) => error.into_response(),
+    }
+}
+
+/// A browser's question before it sends the request itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preflight {
+    /// Nothing.
+    No,
+    /// Which requests a page may send.
+    Asked,
+    /// The same, of a page on a public address that wants to reach a private one.
+    AskedFromPublic,
+}
+
+impl Preflight {
+    fn of(request: &Request) -> Preflight {
+        let asks = request.headers().get(REQUEST_PRIVATE_NETWORK);
+        match (request.method() == Method::OPTIONS, asks.is_some_and(|asks| asks == "true")) {
+            (false, _) => Preflight::No,
+            (true, false) => Preflight::Asked,
+            (true, true) => Preflight::AskedFromPublic,
+        }
     }
 }
 
@@ -195,7 +210,7 @@ fn may_come_from(config: &Config, origin: &HeaderValue, headers: &HeaderMap) -> 
 fn allow_origin(
     config: &Config,
     origin: Option<HeaderValue>,
-    preflight: bool,
+    preflight: Preflight,
     headers: &mut HeaderMap,
 ) {
     let Some(origin) = origin.filter(|_| !config.cors_origins.is_empty()) else { return };
@@ -206,7 +221,10 @@ fn allow_origin(
     }
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
-    if preflight {
+    if preflight == Preflight::AskedFromPublic {
+        headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
+    }
+    if preflight != Preflight::No {
         let methods = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
         // `*` would leave out `authorization`; OpenAI's client in a browser sends `x-stainless-…`.

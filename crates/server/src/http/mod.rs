@@ -1,5 +1,7 @@
 //! HTTP: connections, the guard that every request passes, bodies within bounds, and responses.
 
+pub mod access_log;
+pub mod address;
 pub mod body;
 pub mod connection;
 pub mod form;

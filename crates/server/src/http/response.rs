@@ -2,14 +2,17 @@
 
 use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value as Json;
 
 use crate::error::{ApiError, Kind};
 
-/// Writes an error's body as the protocol of the request's path has it.
-pub type ErrorBody = fn(path: &str, error: &ApiError) -> Json;
+/// Writes an error's body as a protocol has it.
+pub type ErrorBody = fn(&ApiError) -> Json;
+
+/// Finds what writes the bodies of errors, by the path and the headers of their request.
+pub type FindErrorBody = fn(&str, &HeaderMap) -> ErrorBody;
 
 /// A response of `json`.
 pub fn json_response(status: StatusCode, json: &Json) -> Response {
@@ -51,7 +54,8 @@ pub fn status(kind: Kind) -> StatusCode {
     }
 }
 
-/// The status and the headers of the error. Its body is written by [`written`], where the path is
+/// The status and the headers of the error. Its body is written by [`written`], where the request
+/// is
 /// known.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
@@ -74,14 +78,12 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// `response`, with the body of its error where it is one.
-pub fn written(mut response: Response, path: &str, body: ErrorBody) -> Response {
-    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        *response.body_mut() = Body::from(body(path, &error).to_string());
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(CONTENT_TYPE, json);
-    }
-    response
+/// Writes the body of the error that `response` is, where it is one; the error.
+pub fn written(response: &mut Response, body: ErrorBody) -> Option<ApiError> {
+    let error = response.extensions_mut().remove::<ApiError>()?;
+    *response.body_mut() = Body::from(body(&error).to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Some(error)
 }
 
 #[cfg(test)]

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use inference_core::{Capabilities, ModelInfo};
-
 use super::admission::Admission;
-use super::models::{Entry, Makes};
+use super::models::{Described, Entry, Makes};
 
 /// A model of the pool, as far as it does not change.
 pub struct Known {
@@ -14,7 +12,7 @@ pub struct Known {
     /// What it makes.
     pub makes: Makes,
     /// What was found out without loading it.
-    pub described: Option<(ModelInfo, Capabilities)>,
+    pub described: Option<Described>,
     /// Room for its generations.
     pub admission: Arc<Admission>,
     /// Whether it stays once it is loaded.
@@ -38,6 +36,11 @@ impl Known {
 
     /// Bytes that it would take, as far as that is known without loading it.
     pub fn bytes(&self) -> Option<u64> {
-        self.described.as_ref().map(|(info, _)| info.weight_bytes)
+        match self.described.as_ref()? {
+            Described::Text(info, _) => Some(info.weight_bytes),
+            Described::Embedding(info) => Some(info.weight_bytes),
+            // How many of its components are held at once depends on how it is loaded.
+            Described::Image(_) => None,
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inference_core::{
-    Capabilities, EmbeddingModel, EmbeddingModelInfo, Error, ImageModel, ModelInfo, TextModel,
+    Capabilities, EmbeddingModel, EmbeddingModelInfo, Error, ImageModel, ImageModelInfo, ModelInfo,
+    TextModel,
 };
 
 /// Loads the models of a server. Its methods may take long: they are called on threads that may wait, one load
@@ -74,6 +75,17 @@ impl Makes {
     }
 }
 
+/// A description of a model that is not loaded.
+#[derive(Clone, Debug)]
+pub enum Described {
+    /// Of one that answers in text: what it is, and what it honours.
+    Text(Box<ModelInfo>, Capabilities),
+    /// Of one that makes pictures.
+    Image(Box<ImageModelInfo>),
+    /// Of one that embeds texts or scores pairs of them.
+    Embedding(Box<EmbeddingModelInfo>),
+}
+
 /// A model that a server has, loaded or not.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -88,7 +100,7 @@ pub struct Entry {
     /// Once it is loaded it stays.
     pub pinned: bool,
     /// What was found out without loading it, where it was.
-    pub described: Option<(ModelInfo, Capabilities)>,
+    pub described: Option<Described>,
 }
 
 impl Entry {

@@ -6,6 +6,9 @@ use crate::error::{ApiError, Result};
 /// How many names an error proposes.
 const PROPOSED: usize = 3;
 
+/// The part of an unknown name that is compared and told, in bytes.
+const LONGEST: usize = 256;
+
 /// The models by their names.
 #[derive(Clone, Debug)]
 pub struct Names {
@@ -110,6 +113,7 @@ impl Names {
 
     /// 404 for the name `asked`, with the nearest ones of what makes `makes`.
     pub fn not_found(&self, asked: &str, makes: Option<Makes>) -> ApiError {
+        let asked = &asked[..asked.floor_char_boundary(LONGEST)];
         let mut names: Vec<&str> = match makes {
             Some(makes) => self.of(makes).map(|(_, known)| known.name.as_str()).collect(),
             None => self.known.iter().map(|known| known.name.as_str()).collect(),

@@ -137,7 +137,7 @@ impl Conversation {
     pub fn rendered(&self, model: &dyn TextModel) -> Result<RenderedPrompt> {
         if let Some((marked, marks)) = marked(&self.messages)
             && let Ok(prompt) = model.render_chat(&marked, &self.chat)
-            && !marks.iter().all(|mark| prompt.text.contains(mark))
+            && !marks.are_in(&prompt.text)
         {
             let messages = instructions_first(self.messages.clone());
             return Ok(model.render_chat(&messages, &self.chat)?);

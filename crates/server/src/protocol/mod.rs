@@ -20,6 +20,7 @@ pub mod turns;
 pub mod waiting;
 pub mod wire;
 
+use axum::http::HeaderMap;
 use serde_json::Value as Json;
 
 use self::wire::Frame;
@@ -27,7 +28,7 @@ use crate::error::ApiError;
 
 /// How a protocol tells errors.
 struct Errors {
-    /// How its paths begin.
+    /// The beginning of its paths, without the version.
     path: &'static str,
     body: fn(&ApiError) -> Json,
     /// The only event of a stream that could not begin.
@@ -39,15 +40,23 @@ const OPENAI: Errors = Errors { path: "", body: openai::error::body, event: open
 /// The protocol of each path; the first that fits counts. It holds for every error of the path, also before
 /// its route is known.
 const ERRORS: &[Errors] = &[
-    Errors { path: "/v1/messages", body: anthropic::error::body, event: anthropic::error::event },
-    Errors { path: "/v1/responses", event: responses::error::event, ..OPENAI },
+    Errors { path: "/messages", body: anthropic::error::body, event: anthropic::error::event },
+    Errors { path: "/responses", event: responses::error::event, ..OPENAI },
     Errors { path: "/api/", body: ollama::error::body, event: ollama::error::line },
     OPENAI,
 ];
 
-/// The body of `error`, as the protocol of `path` has it.
-pub fn error_body(path: &str, error: &ApiError) -> Json {
-    (of_path(path).body)(error)
+/// The header that each request of Anthropic's clients has.
+const ANTHROPIC: &str = "anthropic-version";
+
+/// Finds the writer of errors' bodies for a request for `path` with `headers`. Where the path is of
+/// no protocol of its own, such as that of the models, Anthropic's clients read theirs.
+pub fn error_body(path: &str, headers: &HeaderMap) -> fn(&ApiError) -> Json {
+    let errors = of_path(path);
+    match errors.path.is_empty() && headers.contains_key(ANTHROPIC) {
+        true => anthropic::error::body,
+        false => errors.body,
+    }
 }
 
 /// The only event of a stream that `error` kept from beginning, as the protocol of `path` has it.
@@ -56,5 +65,6 @@ fn error_event(path: &str, error: &ApiError) -> Frame {
 }
 
 fn of_path(path: &str) -> &'static Errors {
+    let path = path.strip_prefix("/v1").unwrap_or(path);
     ERRORS.iter().find(|errors| path.starts_with(errors.path)).unwrap_or(&OPENAI)
 }

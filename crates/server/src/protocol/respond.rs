@@ -17,6 +17,7 @@ use crate::error::{ApiError, Result};
 use crate::http::response::text_response;
 use crate::run::answers::Answers;
 use crate::run::state::blocking;
+use crate::run::tally::Tally;
 
 /// The response that holds the whole answers.
 ///
@@ -26,7 +27,11 @@ pub async fn whole<W: Wire>(answers: Answers, mut wire: W) -> Result<Response> {
     let (said, usage) = answers.whole().await?;
     // Log probabilities may make it long.
     let text = blocking(move || Ok(wire.whole(said, usage).to_string())).await?;
-    Ok(text_response(StatusCode::OK, "application/json", text))
+    let mut response = text_response(StatusCode::OK, "application/json", text);
+    let tally = Tally::default();
+    tally.used(usage);
+    response.extensions_mut().insert(tally);
+    Ok(response)
 }
 
 /// Answers in events.
@@ -36,12 +41,15 @@ pub struct Stream<W> {
     ready: VecDeque<Result<Frame>>,
     begun: bool,
     ended: bool,
+    /// Told of what was used, and of a failure.
+    tally: Tally,
 }
 
 impl<W: Wire> Stream<W> {
     /// The events that `wire` writes of `answers`.
     pub fn new(answers: Answers, wire: W) -> Self {
-        Stream { answers, wire, ready: VecDeque::new(), begun: false, ended: false }
+        let (ready, tally) = (VecDeque::new(), Tally::default());
+        Stream { answers, wire, ready, begun: false, ended: false, tally }
     }
 
     /// The next event; `None` after the last one.
@@ -107,10 +115,13 @@ impl<W: Wire> Stream<W> {
             Err(_) if self.begun => {}
             Err(_) => self.begin(),
         }
-        Ok(match self.wire.form() {
+        let tally = self.tally.clone();
+        let mut response = match self.wire.form() {
             Form::Events => self.events(keep_alive),
             Form::Lines => as_it_comes(self.lines(keep_alive)),
-        })
+        };
+        response.extensions_mut().insert(tally);
+        Ok(response)
     }
 
     fn events(self, keep_alive: Duration) -> Response {
@@ -137,7 +148,16 @@ impl<W: Wire> Stream<W> {
     async fn frame(&mut self) -> Option<Frame> {
         let next = AssertUnwindSafe(self.next()).catch_unwind().await;
         let next = next.unwrap_or_else(|_| Some(Err(self.failed())))?;
-        Some(next.unwrap_or_else(|error| self.wire.fail(&error)))
+        Some(next.unwrap_or_else(|error| {
+            self.tally.failed(&error.message);
+            self.wire.fail(&error)
+        }))
+    }
+}
+
+impl<W> Drop for Stream<W> {
+    fn drop(&mut self) {
+        self.tally.used(self.answers.progress());
     }
 }
 

@@ -180,15 +180,17 @@ fn is_free(messages: &[Message]) -> bool {
 /// `messages` with their instructions in front, and without two turns of the user in a row.
 fn in_order(messages: Vec<Message>) -> Vec<Message> {
     let mut ordered: Vec<Message> = Vec::new();
-    for message in instructions_first(messages) {
-        match ordered.last_mut() {
-            Some(last) if last.role == Role::User && message.role == Role::User => {
-                let mut whole = Content::of_value(BETWEEN, &last.content);
-                whole.append(Content::of_value(BETWEEN, &message.content));
-                last.content = whole.into_value();
+    let mut messages = instructions_first(messages).into_iter().peekable();
+    while let Some(mut message) = messages.next() {
+        let follows = |next: &Message| next.role == Role::User && message.role == Role::User;
+        if messages.peek().is_some_and(follows) {
+            let mut whole = Content::of_value(BETWEEN, &message.content);
+            while let Some(next) = messages.next_if(|next| next.role == Role::User) {
+                whole.append(Content::of_value(BETWEEN, &next.content));
             }
-            _ => ordered.push(message),
+            message.content = whole.into_value();
         }
+        ordered.push(message);
     }
     ordered
 }

@@ -48,6 +48,11 @@ impl Answers {
         Usage { reasoning, ..self.generations.usage() }
     }
 
+    /// The usage so far, with that of generations that still run.
+    pub fn progress(&self) -> Usage {
+        self.generations.progress()
+    }
+
     /// Reads every generation to its end.
     ///
     /// # Errors

@@ -150,6 +150,19 @@ impl Generations {
         self.usage
     }
 
+    /// The usage so far, with that of generations that still run.
+    pub fn progress(&self) -> Usage {
+        let mut usage = self.usage;
+        for (index, one) in self.choices.iter().enumerate() {
+            let Some((generation, _)) = &one.generation else { continue };
+            usage.completion += one.tokens;
+            if index.is_multiple_of(self.per_prompt) {
+                usage.prompt += generation.prompt_ids().len();
+            }
+        }
+        usage
+    }
+
     fn poll(
         &mut self,
         context: &mut Context<'_>,

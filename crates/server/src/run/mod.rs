@@ -8,3 +8,4 @@ pub mod part;
 pub mod reading;
 pub mod said;
 pub mod state;
+pub mod tally;

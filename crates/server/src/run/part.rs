@@ -61,25 +61,47 @@ pub struct Scored {
 /// A token by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spelling {
-    /// Its text; a part of a character has `�`.
+    /// Its text, as it is behind another token; of a special token, its name. Bytes that are parts
+    /// of characters are written as `\xNN`.
     pub text: String,
-    /// Its bytes; none where only several tokens have some.
+    /// True where bytes are written so.
+    pub is_escaped: bool,
+    /// The bytes that it adds to a text; `None` where only several tokens have some.
     pub bytes: Option<Vec<u8>>,
 }
 
 impl Spelling {
     fn of(model: &dyn TextModel, id: u32) -> Spelling {
-        let text = model.decode(&[id]).unwrap_or_default();
-        let bytes = match text.contains(char::REPLACEMENT_CHARACTER) {
-            true => model.token_bytes(id).ok(),
-            false => Some(text.clone().into_bytes()),
+        let whole = |text, bytes| Spelling { text, is_escaped: false, bytes };
+        let Ok(bytes) = model.token_bytes(id) else {
+            let text = model.decode(&[id]).unwrap_or_default();
+            let is_whole = !text.contains(char::REPLACEMENT_CHARACTER);
+            let bytes = is_whole.then(|| text.clone().into_bytes());
+            return whole(text, bytes);
         };
-        Spelling { text, bytes }
+        if bytes.is_empty() {
+            return whole(model.special_token(id).unwrap_or_default(), Some(bytes));
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => whole(text.to_owned(), Some(bytes)),
+            Err(_) => Spelling { text: escaped(&bytes), is_escaped: true, bytes: Some(bytes) },
+        }
     }
 }
 
+/// Bytes in visible ASCII characters, such as `\xe9\x80`. A backslash is doubled, so that no two
+/// are written alike.
+fn escaped(bytes: &[u8]) -> String {
+    let write = |byte: &u8| match byte {
+        b'\\' => "\\\\".to_owned(),
+        b' '..=b'~' => char::from(*byte).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    };
+    bytes.iter().map(write).collect()
+}
+
 impl Scored {
-    /// `token`, with what `model` has for it. A special token has no text.
+    /// `token`, with what `model` has for it.
     pub fn new(model: &dyn TextModel, token: Token) -> Scored {
         let top = token.top_logprobs.iter().map(|top| Spelling::of(model, top.id)).collect();
         Scored { own: Spelling::of(model, token.id), top, token }
@@ -101,4 +123,17 @@ pub struct Usage {
     pub prefill_time: Duration,
     /// For the answers, as far as they have ended.
     pub decode_time: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn bytes_are_written_so_that_no_two_are_alike() {
+        assert_eq!(escaped(b"\xe9\x80"), "\\xe9\\x80");
+        assert_eq!(escaped(b" a\xf0"), " a\\xf0");
+        assert_ne!(escaped(b"\\x80\xff"), escaped(b"\x80\xff"));
+        assert_eq!(escaped(b"\n\xff"), "\\x0a\\xff");
+    }
 }

@@ -74,6 +74,18 @@ fn web_pages_of_other_origins_are_refused_unless_allowed() {
     let answer = from(&open, "OPTIONS", &preflight);
     assert_eq!(answer.status, 204);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    // A page on a public address asks whether it may reach a private one.
+    let private = "access-control-allow-private-network";
+    let asks = ("access-control-request-private-network", "true");
+    assert_eq!(answer.header(private), None, "nobody asked");
+    let answer = from(&open, "OPTIONS", &[preflight[0], preflight[1], asks]);
+    assert_eq!((answer.status, answer.header(private)), (204, Some("true")));
+    let foreign = [("origin", "https://other.example"), preflight[1], asks];
+    let answer = from(&open, "OPTIONS", &foreign);
+    assert_eq!((answer.status, answer.header(private)), (403, None));
+    assert_eq!(from(&open, "GET", &[origin, asks]).header(private), None, "no preflight");
+    let own = [own[0], own[1], preflight[1], asks];
+    assert_eq!(from(&closed, "OPTIONS", &own).header(private), None, "no origin is allowed");
     let answer = from(&open, "GET", &[origin]);
     assert_eq!(answer.status, 401, "the page can read why");
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));

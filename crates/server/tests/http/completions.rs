@@ -16,6 +16,11 @@ fn completion(server: &TestServer, more: Json) -> crate::Answer {
     server.post("/v1/completions", &body)
 }
 
+fn merge_into(mut body: Json, more: Json) -> Json {
+    merge(&mut body, more);
+    body
+}
+
 fn texts(answer: &crate::Answer) -> Vec<String> {
     let json = answer.json();
     let choices = json["choices"].as_array().unwrap_or_else(|| panic!("{}", answer.text));
@@ -172,9 +177,76 @@ fn log_probabilities_are_lists() {
     assert_eq!(logprobs["tokens"], json!(["The", " fox", " ran", "."]));
     assert_eq!(logprobs["token_logprobs"], json!([-0.25, -0.25, -0.25, -0.25]));
     assert_eq!(logprobs["top_logprobs"][0], json!({"The": -0.25, " fox": -1.25}));
-    assert_eq!(logprobs["text_offset"], json!([0, 3, 7, 11]));
+    // Behind the prompt, which is not told.
+    assert_eq!(logprobs["text_offset"], json!([4, 7, 11, 15]));
     let none = completion(&server, json!({"logprobs": 0})).json();
     assert_eq!(none["choices"][0]["logprobs"]["top_logprobs"], json!([{}, {}, {}, {}]));
+}
+
+/// A model that says `，适合` in OpenAI's tokens: `适` is two of them.
+fn in_parts() -> TestServer {
+    let pieces: Vec<&'static [u8]> =
+        vec!["，".as_bytes(), b"\xe9\x80", b"\x82", "合".as_bytes(), b" \xf0", b"", b""];
+    let says = vec!["，", "", "适", "合", "", "", ""];
+    TestServer::with(Fake { pieces, says, ..Fake::default() }, |_| {})
+}
+
+#[test]
+fn parts_of_a_character_are_told_by_their_bytes_and_begin_where_it_does() {
+    let server = in_parts();
+    let more = json!({"prompt": "天气非常好", "logprobs": 3});
+    let json = completion(&server, more.clone()).json();
+    let logprobs = &json["choices"][0]["logprobs"];
+    let bytes = ["bytes:\\xe9\\x80", "bytes:\\x82", "bytes: \\xf0"];
+    let tokens = json!(["，", bytes[0], bytes[1], "合", bytes[2], "<|1005|>", "<|1006|>"]);
+    assert_eq!(logprobs["tokens"], tokens);
+    assert_eq!(logprobs["text_offset"], json!([5, 6, 6, 7, 8, 9, 9]));
+    let top = json!({"，": -0.25, bytes[0]: -1.25, bytes[1]: -2.25});
+    assert_eq!(logprobs["top_logprobs"][0], top, "no two fall together");
+    assert_eq!(logprobs["top_logprobs"][4].as_object().unwrap().len(), 3, "nor do special ones");
+    // Ids are the same prompt as their text.
+    let ids: Vec<u32> = "天气非常好".chars().map(u32::from).collect();
+    let of_ids = completion(&server, json!({"prompt": ids, "logprobs": 3})).json();
+    assert_eq!(of_ids["choices"][0]["logprobs"], *logprobs);
+    let streamed = merge_into(more, json!({"stream": true}));
+    let chunks = completion(&server, streamed).chunks();
+    for list in ["tokens", "text_offset", "top_logprobs"] {
+        let parts = chunks.iter().filter_map(|c| c["choices"][0]["logprobs"][list].as_array());
+        assert_eq!(json!(parts.flatten().cloned().collect::<Vec<_>>()), logprobs[list], "{list}");
+    }
+}
+
+#[test]
+fn what_a_stop_string_holds_back_moves_no_token() {
+    let fake =
+        Fake { says: vec!["a", "", "<b"], pieces: vec![b"a", b"<", b"b"], ..Fake::default() };
+    let server = TestServer::with(fake, |_| {});
+    let json = completion(&server, json!({"prompt": "x", "logprobs": 0, "stop": "<d"})).json();
+    assert_eq!(json["choices"][0]["logprobs"]["text_offset"], json!([1, 2, 3]));
+}
+
+#[test]
+fn every_protocol_tells_parts_of_characters_apart() {
+    let server = in_parts();
+    let parts = [("，", vec![239, 188, 140]), ("\\xe9\\x80", vec![233, 128]), ("\\x82", vec![130])];
+    let is_told = |content: &Json| {
+        for (entry, (token, bytes)) in content.as_array().unwrap().iter().zip(&parts) {
+            assert_eq!((&entry["token"], &entry["bytes"]), (&json!(token), &json!(bytes)));
+        }
+        let top = content[0]["top_logprobs"].as_array().unwrap();
+        assert_eq!(top[1]["token"], json!(parts[1].0));
+        assert_eq!(top[2]["token"], json!(parts[2].0));
+        assert_eq!((&content[5]["token"], &content[5]["bytes"]), (&json!("<|1005|>"), &json!([])));
+    };
+    let chat = server.chat(json!({"logprobs": true, "top_logprobs": 3})).json();
+    is_told(&chat["choices"][0]["logprobs"]["content"]);
+    let include = ["message.output_text.logprobs"];
+    let body = json!({"input": "hi", "include": include, "top_logprobs": 3});
+    let response = server.post("/v1/responses", &body).json();
+    is_told(&response["output"][0]["content"][0]["logprobs"]);
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let body = json!({"model": "fake", "messages": messages, "logprobs": true, "top_logprobs": 3, "stream": false});
+    is_told(&server.post("/api/chat", &body).json()["logprobs"]);
 }
 
 #[test]

@@ -55,8 +55,16 @@ impl EmbeddingModel for Lengths {
     fn close(&self) {}
 }
 
-/// A server with a model that embeds and one that scores.
+/// A server with `fake`, a model that embeds and one that scores.
+pub fn with_services(fake: Fake) -> TestServer {
+    serving(fake).0
+}
+
 fn server() -> (TestServer, Arc<Lengths>, Arc<Lengths>) {
+    serving(Fake::default())
+}
+
+fn serving(fake: Fake) -> (TestServer, Arc<Lengths>, Arc<Lengths>) {
     let prompts = vec![("query".to_owned(), "query: ".to_owned())];
     let info = EmbeddingModelInfo { dimensions: Some(2), prompts, ..Default::default() };
     let embeds = Arc::new(Lengths { info, ..Default::default() });
@@ -67,7 +75,7 @@ fn server() -> (TestServer, Arc<Lengths>, Arc<Lengths>) {
         EmbeddingService { name: name.to_owned(), model }
     };
     let services = vec![service("vectors", &embeds), service("ranks", &scores)];
-    let server = TestServer::with(Fake::default(), |config| config.embeddings = services);
+    let server = TestServer::with(fake, |config| config.embeddings = services);
     (server, embeds, scores)
 }
 

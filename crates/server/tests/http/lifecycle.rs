@@ -28,6 +28,16 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
+fn an_address_that_cannot_be_had_tells_what_to_do() {
+    let first = TestServer::start();
+    let config = inference_server::Config { listen: first.address, ..Default::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bound = runtime.block_on(inference_server::Server::bind(config));
+    let error = bound.err().unwrap().to_string();
+    assert!(error.contains("`--port`"), "{error}");
+}
+
+#[test]
 fn while_the_model_is_loaded_the_server_says_so() {
     let (go, wait) = mpsc::channel();
     let server = TestServer::loading(

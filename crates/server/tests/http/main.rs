@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod addresses;
 mod bad;
 mod chat;
 mod client;
@@ -17,8 +18,11 @@ mod images;
 mod instructions;
 mod lifecycle;
 mod limits;
+mod logged;
 mod many;
 mod messages;
+mod multiplied;
+mod mutations;
 mod ollama;
 mod pictures;
 mod response_fields;

@@ -1,7 +1,10 @@
 //! Ollama's endpoints: lines, calls, options, and models that are kept for as long as requests say.
 
+use std::time::Duration;
+
 use fake_model::FakeModel as Fake;
-use inference_core::{Constraint, Role};
+use inference_core::{Constraint, EmbeddingModelInfo, ModelInfo, Role, StoredAs};
+use inference_server::{Described, Entry, Loader, Makes, Model, Models};
 use serde_json::{Value as Json, json};
 
 use crate::client::Answer;
@@ -301,4 +304,97 @@ fn models_are_listed_and_shown() {
     let show = |body| refused(&server.post("/api/show", &body));
     assert_eq!(show(json!({"model": "other", "name": "fake"})), (404, "model".into()));
     assert_eq!(show(json!({})), (400, "model".into()));
+}
+
+/// Loads nothing: what is known of its models is known from their files.
+struct Never;
+
+impl Loader for Never {
+    fn needs(&self, _: usize) -> inference_core::Result<u64> {
+        Ok(1)
+    }
+
+    fn load(&self, _: usize) -> inference_core::Result<Model> {
+        Err(inference_core::Error::Closed)
+    }
+}
+
+/// A server that has these models, none of them loaded.
+fn unloaded(models: impl IntoIterator<Item = (Makes, Described)>) -> TestServer {
+    let entry = |(index, (makes, described)): (usize, (Makes, Described))| Entry {
+        makes,
+        described: Some(described),
+        ..Entry::text(format!("m{index}"))
+    };
+    let entries = models.into_iter().enumerate().map(entry).collect();
+    let (loader, wait) = (Box::new(Never), Duration::from_secs(1));
+    let models = Models { entries, loader, memory: 100, idle: None, waiting: 1, wait };
+    let server = TestServer::many(models, |_| {});
+    while server.get("/health").status != 200 {
+        std::thread::yield_now();
+    }
+    server
+}
+
+#[test]
+fn files_are_called_as_they_call_themselves_whether_a_model_is_loaded_or_not() {
+    let stored = |format: &str, quantization: &str| StoredAs {
+        format: format.into(),
+        quantization: quantization.into(),
+    };
+    let told = [
+        (stored("gguf", "Q4_K_M"), 8, "gguf", "Q4_K_M"),
+        (stored("safetensors", ""), 4, "safetensors", "4-bit"),
+        (stored("safetensors", ""), 0, "safetensors", ""),
+        (StoredAs::default(), 0, "", ""),
+    ];
+    for (stored_as, quant_bits, format, level) in told {
+        let info = ModelInfo {
+            architecture: "fake".into(),
+            num_parameters: 7_000_000,
+            stored_as: stored_as.clone(),
+            quant_bits,
+            ..ModelInfo::default()
+        };
+        let vectors = EmbeddingModelInfo {
+            architecture: "bert".into(),
+            num_parameters: 7_000_000,
+            num_layers: 6,
+            max_tokens: 512,
+            stored_as,
+            quant_bits,
+            ..EmbeddingModelInfo::default()
+        };
+        let loaded = TestServer::with(Fake { info: info.clone(), ..Fake::default() }, |_| {});
+        let all = unloaded([
+            (Makes::Text, Described::Text(Box::new(info), Fake::default().capabilities)),
+            (Makes::Vectors, Described::Embedding(Box::new(vectors))),
+        ]);
+        let shown = |server: &TestServer, name: &str| {
+            server.post("/api/show", &json!({"model": name})).json()
+        };
+        for (shown, family) in [
+            (shown(&loaded, "fake"), "fake"),
+            (shown(&all, "m0"), "fake"),
+            (shown(&all, "m1"), "bert"),
+        ] {
+            let details = &shown["details"];
+            let found = (&details["format"], &details["quantization_level"], &details["family"]);
+            assert_eq!(found, (&json!(format), &json!(level), &json!(family)));
+            assert_eq!(details["parameter_size"], "7.0M");
+        }
+        let vectors = shown(&all, "m1");
+        assert_eq!(vectors["capabilities"], json!(["embedding"]));
+        assert_eq!(vectors["model_info"]["bert.context_length"], 512);
+        let tags = all.get("/api/tags").json();
+        assert_eq!(tags["models"][1]["details"], vectors["details"]);
+        let running = loaded.get("/api/ps").json();
+        assert_eq!(running["models"][0]["details"]["format"], format);
+        let model = all.get("/v1/models/m1").json();
+        assert_eq!(model["info"]["file_format"], format);
+        assert_eq!(
+            (&model["state"], &model["info"]["num_layers"]),
+            (&json!("unloaded"), &json!(6))
+        );
+    }
 }

@@ -15,7 +15,8 @@ use crate::client::Answer;
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 
-fn limits() -> PictureLimits {
+/// The limits of pictures of a model of tests.
+pub fn limits() -> PictureLimits {
     PictureLimits {
         formats: vec!["png", "jpeg", "webp", "gif"],
         max_bytes: 100_000,

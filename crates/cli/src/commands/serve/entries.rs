@@ -1,18 +1,33 @@
 //! What the server is told of a model: its names, whether it stays, and what can be told without loading it.
 
-use inference_core::{Capabilities, LoadOptions, ModelInfo};
-use inference_server::Entry;
+use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions};
+use inference_server::{Described, Entry};
 
 use super::sources::{Named, Place};
 use crate::failure::Result;
 
-/// What can be told of a model without loading it.
+/// A description of a model that is not loaded.
 ///
 /// # Errors
-/// It is broken. One of a folder is served all the same, so that its requests are told what is wrong with it.
-pub fn describe(one: &Named, load: &LoadOptions) -> Result<Option<(ModelInfo, Capabilities)>> {
-    let Place::Text(source) = &one.place else { return Ok(None) };
-    source.describe(load).map(Some)
+/// One for text is broken. One of a folder is served all the same, so that its requests are told
+/// what is wrong with it.
+pub fn describe(one: &Named, load: &LoadOptions) -> Result<Option<Described>> {
+    // What is wrong with one of another kind is told when it is loaded.
+    Ok(match &one.place {
+        Place::Text(source) => {
+            let (info, capabilities) = source.describe(load)?;
+            Some(Described::Text(Box::new(info), capabilities))
+        }
+        Place::Image(folder) => {
+            let told = metal_backend::describe_image_model(folder, &ImageLoadOptions::default());
+            told.ok().map(|info| Described::Image(Box::new(info)))
+        }
+        Place::Embedding(folder, _) => {
+            let options = EmbeddingLoadOptions::default();
+            let told = metal_backend::describe_embedding_model(folder, &options);
+            told.ok().map(|info| Described::Embedding(Box::new(info)))
+        }
+    })
 }
 
 /// What was asked for by models' names. It holds for models that come later, too.
@@ -25,7 +40,7 @@ pub struct Naming {
 
 impl Naming {
     /// The table's entry of a model.
-    pub fn entry(&self, one: &Named, described: Option<(ModelInfo, Capabilities)>) -> Entry {
+    pub fn entry(&self, one: &Named, described: Option<Described>) -> Entry {
         let of_this = self.aliases.iter().filter(|(_, name)| *name == one.name);
         Entry {
             aliases: of_this.map(|(alias, _)| alias.clone()).collect(),

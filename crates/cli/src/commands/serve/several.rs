@@ -3,8 +3,8 @@
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use inference_core::{Capabilities, Feature, ModelInfo, Support};
-use inference_server::{Entry, Makes, Models};
+use inference_core::{Feature, Support};
+use inference_server::{Described, Entry, Makes, Models};
 
 use super::entries::{Naming, describe};
 use super::folder::Folder;
@@ -63,8 +63,10 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     };
     let described = named.iter().map(described).collect::<Result<Vec<_>>>()?;
     let can = |feature| {
-        let mut known = described.iter().flatten();
-        known.any(|(_, capabilities)| capabilities.support(feature) == Support::Yes)
+        described.iter().flatten().any(|known| match known {
+            Described::Text(_, capabilities) => capabilities.support(feature) == Support::Yes,
+            Described::Image(_) | Described::Embedding(_) => false,
+        })
     };
     let limit = limit(args)?;
     let mut slots = args.load.parallel.unwrap_or(1);
@@ -113,7 +115,7 @@ fn limit(args: &ServeArgs) -> Result<u64> {
 fn entries(
     args: &ServeArgs,
     named: &[Named],
-    described: Vec<Option<(ModelInfo, Capabilities)>>,
+    described: Vec<Option<Described>>,
 ) -> Result<(Vec<Entry>, Naming)> {
     let known = || {
         let names: Vec<_> = named.iter().map(|one| format!("`{}`", one.name)).collect();

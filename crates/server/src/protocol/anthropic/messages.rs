@@ -14,6 +14,7 @@ use super::tools::{calls, tools};
 use super::turns::messages;
 use super::wire::{Head, MessageWire};
 use crate::error::{ApiError, Names, Result};
+use crate::fields::bounds::check_stops;
 use crate::fields::reader::Reader;
 use crate::http::response::json_response;
 use crate::pool::loaded::Loaded;
@@ -63,10 +64,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         stop: reader.texts("stop_sequences")?.unwrap_or_default(),
         ..asks.options
     };
-    if asks.options.stop.len() > limits.stop {
-        let reason = format!("has more than {} strings", limits.stop);
-        return Err(ApiError::value("stop_sequences", reason));
-    }
+    check_stops("stop_sequences", &asks.options.stop, limits.stop)?;
     reader.finish()?;
     let Asks { conversation, options, names, thoughts, most_calls } = asks;
     let asked = Asked {

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::tables::CACHE;
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::check_tools;
 use crate::fields::reader::Reader;
 use crate::fields::table::take_hint;
 use crate::protocol::conversation::{Calls, ToolFields, arguments_schema};
@@ -21,6 +22,7 @@ const FIELDS: ToolFields =
 /// # Errors
 /// What is wrong with which tool.
 pub fn tools(items: Vec<Json>) -> Result<(Vec<Value>, Vec<Tool>)> {
+    check_tools("tools", items.len())?;
     let (mut definitions, mut tools) = (Vec::new(), Vec::<Tool>::new());
     for (index, item) in items.into_iter().enumerate() {
         let (definition, tool) = tool(Reader::new(format!("tools[{index}]"), item)?)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{Capabilities, EmbeddingModelInfo, ModelInfo};
+use inference_core::{Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, StoredAs};
 use inference_text::Effort;
 use inference_text::answer::Family;
 use serde_json::{Map, Value as Json, json};
@@ -20,7 +20,7 @@ use crate::http::body;
 use crate::http::response::json_response;
 use crate::pool::known::Known;
 use crate::pool::loaded::Any;
-use crate::pool::models::Makes;
+use crate::pool::models::{Described, Makes};
 use crate::pool::report::Report;
 use crate::protocol::pictures::sight;
 use crate::run::state::{State, since_1970};
@@ -147,9 +147,12 @@ fn told(known: &Known, report: &Report) -> Told {
             told
         }
         (Some(Any::Embedding(model)), _) => of_embedding(model.info()),
-        (None, Some((info, capabilities))) => of_text(info, capabilities),
-        _ => Told {
-            details: details("", 0, 0),
+        (Some(Any::Image(model)), _) => of_image(model.info()),
+        (None, Some(Described::Text(info, capabilities))) => of_text(info, capabilities),
+        (None, Some(Described::Embedding(info))) => of_embedding(info),
+        (None, Some(Described::Image(info))) => of_image(info),
+        (None, None) => Told {
+            details: Weights::default().details(),
             info: Map::new(),
             capabilities: match known.makes {
                 Makes::Text => vec!["completion"],
@@ -168,10 +171,15 @@ fn of_text(info: &ModelInfo, capabilities: &Capabilities) -> Told {
     if sight(capabilities).is_ok() {
         can.push("vision");
     }
-    let layers = (info.num_layers, info.hidden_size, info.context_length);
+    let weights = Weights {
+        family: &info.architecture,
+        parameters: info.num_parameters,
+        format: &info.stored_as.format,
+        level: level(&info.stored_as, info.quant_bits),
+    };
     Told {
-        details: details(&info.architecture, info.num_parameters, info.quant_bits),
-        info: model_info(&info.architecture, info.num_parameters, layers),
+        details: weights.details(),
+        info: weights.info([info.num_layers, info.hidden_size, info.context_length]),
         capabilities: can,
         context: info.context_length,
         is_on_gpu: is_gpu(&info.device),
@@ -179,12 +187,31 @@ fn of_text(info: &ModelInfo, capabilities: &Capabilities) -> Told {
 }
 
 fn of_embedding(info: &EmbeddingModelInfo) -> Told {
-    let layers = (info.num_layers, info.hidden_size, info.max_tokens);
+    let weights = Weights {
+        family: &info.architecture,
+        parameters: info.num_parameters,
+        format: &info.stored_as.format,
+        level: level(&info.stored_as, info.quant_bits),
+    };
     Told {
-        details: details(&info.architecture, info.num_parameters, info.quant_bits),
-        info: model_info(&info.architecture, info.num_parameters, layers),
+        details: weights.details(),
+        info: weights.info([info.num_layers, info.hidden_size, info.max_tokens]),
         capabilities: if info.scores { Vec::new() } else { vec!["embedding"] },
         context: info.max_tokens,
+        is_on_gpu: is_gpu(&info.device),
+    }
+}
+
+/// A model that makes pictures: it has several networks, of which none is the model.
+fn of_image(info: &ImageModelInfo) -> Told {
+    let parameters = info.components.iter().map(|component| component.num_parameters).sum();
+    let level = level(&StoredAs::default(), info.quant_bits);
+    let weights = Weights { family: &info.pipeline, parameters, format: "safetensors", level };
+    Told {
+        details: weights.details(),
+        info: Map::new(),
+        capabilities: vec!["image"],
+        context: 0,
         is_on_gpu: is_gpu(&info.device),
     }
 }
@@ -193,31 +220,54 @@ fn is_gpu(device: &str) -> bool {
     !device.to_lowercase().contains("cpu")
 }
 
-fn details(family: &str, parameters: u64, bits: usize) -> Json {
-    let size = match parameters {
-        0 => String::new(),
-        1_000_000_000.. => format!("{:.1}B", parameters as f64 / 1e9),
-        _ => format!("{:.1}M", parameters as f64 / 1e6),
-    };
-    json!({
-        "parent_model": "",
-        "format": "safetensors",
-        "family": family,
-        "families": [family],
-        "parameter_size": size,
-        "quantization_level": if bits == 0 { String::new() } else { format!("{bits}-bit") },
-    })
+/// The way in which weights are quantised: as their files call it, else by the bits of most.
+fn level(stored_as: &StoredAs, bits: usize) -> String {
+    match (stored_as.quantization.as_str(), bits) {
+        ("", 0) => String::new(),
+        ("", bits) => format!("{bits}-bit"),
+        (name, _) => name.to_owned(),
+    }
 }
 
-/// What Ollama calls `model_info`: keys of GGUF, with what is known for them.
-fn model_info(family: &str, parameters: u64, layers: (usize, usize, usize)) -> Map<String, Json> {
-    let (blocks, hidden, context) = layers;
-    let of = |key: &str| format!("{family}.{key}");
-    Map::from_iter([
-        ("general.architecture".to_owned(), json!(family)),
-        ("general.parameter_count".to_owned(), json!(parameters)),
-        (of("block_count"), json!(blocks)),
-        (of("embedding_length"), json!(hidden)),
-        (of("context_length"), json!(context)),
-    ])
+/// The weights of a model, as Ollama tells of them.
+#[derive(Debug, Default)]
+struct Weights<'a> {
+    family: &'a str,
+    parameters: u64,
+    format: &'a str,
+    /// The way in which they are quantised.
+    level: String,
+}
+
+impl Weights<'_> {
+    /// Ollama's `details`.
+    fn details(&self) -> Json {
+        let size = match self.parameters {
+            0 => String::new(),
+            1_000_000_000.. => format!("{:.1}B", self.parameters as f64 / 1e9),
+            _ => format!("{:.1}M", self.parameters as f64 / 1e6),
+        };
+        json!({
+            "parent_model": "",
+            "format": self.format,
+            "family": self.family,
+            "families": [self.family],
+            "parameter_size": size,
+            "quantization_level": self.level,
+        })
+    }
+
+    /// Ollama's `model_info`: keys of GGUF, with what is known for them. `sizes` are
+    /// layers, the width of a token's vector, and the context.
+    fn info(&self, sizes: [usize; 3]) -> Map<String, Json> {
+        let [blocks, hidden, context] = sizes;
+        let of = |key: &str| format!("{}.{key}", self.family);
+        Map::from_iter([
+            ("general.architecture".to_owned(), json!(self.family)),
+            ("general.parameter_count".to_owned(), json!(self.parameters)),
+            (of("block_count"), json!(blocks)),
+            (of("embedding_length"), json!(hidden)),
+            (of("context_length"), json!(context)),
+        ])
+    }
 }

@@ -8,6 +8,7 @@ use inference_core::{Capabilities, Error, Feature, Prompt, Support, TextModel};
 
 use super::completions_wire::{Answer, CompletionWire};
 use super::head::Head;
+use super::logprobs::Place;
 use super::options::{Sampling, sampling};
 use super::tables;
 use crate::error::{ApiError, Result};
@@ -61,19 +62,23 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let head = Head::new(state.id("cmpl-"), loaded.name(), usage);
     let most = state.config.limits.prompt_logprobs;
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
-        // The prompt's tokens, where they are told, are its text.
-        let echo = echo && !asked.options.prompt_logprobs;
-        let encoded = encode(loaded.model.as_ref(), prompts, echo)?;
+        // The prompt's tokens, where they are told, are its text, and the first of them begins it.
+        let tells_prompt = asked.options.prompt_logprobs;
+        let needs_text = (echo || logprobs) && !tells_prompt;
+        let encoded = encode(loaded.model.as_ref(), prompts, needs_text)?;
         check_prompt_logprobs(asked, &encoded, most)?;
         let (mut generations, mut answers) = (Vec::new(), Vec::new());
-        for (ids, echo) in encoded {
+        for (ids, text) in encoded {
+            let place = Place::behind(text.chars().count());
+            let echo = if echo { text } else { String::new() };
+            let answer = Answer { echo, place };
             let (count, prompt) = (ids.len(), Prompt::Ids(ids));
             for index in 0..asked.per_prompt {
                 let options = asked.options_of(index, loaded.model.as_ref(), count);
                 let scores = options.logprobs.then(|| Arc::clone(&loaded.model));
                 let generation = loaded.model.generate(&prompt, &options)?;
                 generations.push((generation, Reading::of_text(scores)));
-                answers.push(Answer::new(echo.clone()));
+                answers.push(answer.clone());
             }
         }
         let best_of = asked.per_prompt;
@@ -110,19 +115,22 @@ fn read(reader: &mut Reader, state: &State) -> Result<Completion> {
     Ok(Completion { prompts, sampling, n, echo, logprobs: top.is_some() })
 }
 
-/// Each prompt's ids, with the text that its answers begin with where they `echo` it.
+/// Each prompt's ids, with its text where the answers need it.
 fn encode(
     model: &dyn TextModel,
     prompts: Vec<Prompt>,
-    echo: bool,
+    needs_text: bool,
 ) -> Result<Vec<(Vec<u32>, String)>> {
     let one = |prompt| {
         Ok(match prompt {
             Prompt::Ids(ids) => {
-                let text = if echo { model.decode(&ids)? } else { String::new() };
+                let text = if needs_text { model.decode(&ids)? } else { String::new() };
                 (ids, text)
             }
-            Prompt::Text(text) => (model.encode(&text)?, if echo { text } else { String::new() }),
+            Prompt::Text(text) => {
+                let ids = model.encode(&text)?;
+                (ids, if needs_text { text } else { String::new() })
+            }
             Prompt::Parts(_) => {
                 return Err(Error::Unsupported {
                     what: "images".into(),

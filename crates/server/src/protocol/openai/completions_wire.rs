@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::head::{Head, IDLE, failure, finish_reason};
-use super::logprobs::OfCompletion;
+use super::logprobs::{OfCompletion, Place};
 use crate::error::ApiError;
 use crate::protocol::wire::{Frame, Wire};
 use crate::run::part::{Part, Scored, Usage};
@@ -24,46 +24,38 @@ pub struct CompletionWire {
 }
 
 /// What is remembered of one answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     /// The prompt, where the answer begins with it and its tokens are not told.
-    echo: String,
-    /// Characters that were said so far.
-    length: usize,
+    pub echo: String,
+    /// The place of the next token that is told. Like OpenAI's, an answer's own tokens begin behind
+    /// the prompt, also where that is not told.
+    pub place: Place,
 }
 
 /// The `object` of all of it.
 const OBJECT: &str = "text_completion";
 
-impl Answer {
-    /// An answer that begins with `echo`.
-    pub fn new(echo: String) -> Answer {
-        Answer { length: echo.chars().count(), echo }
-    }
-}
-
 impl CompletionWire {
-    /// The lists of `tokens`, the first of which begins at character `offset`.
-    fn lists<'a>(&self, tokens: impl Iterator<Item = &'a Scored>, mut offset: usize) -> Json {
+    /// The lists of the tokens of a prompt and of an answer, the first of which begins at `place`;
+    /// it goes behind them.
+    fn lists(&self, prompt: &[Scored], tokens: &[Scored], place: &mut Place) -> Json {
         if !self.logprobs {
             return Json::Null;
         }
         let mut lists = OfCompletion::default();
-        for scored in tokens {
-            lists.push(scored, offset);
-            offset += scored.token.text.chars().count();
-        }
+        prompt.iter().for_each(|scored| lists.push(scored, place.pass_prompt(scored)));
+        tokens.iter().for_each(|scored| lists.push(scored, place.pass(scored)));
         lists.into_json()
     }
 
     fn choice(&self, index: usize, generation: usize, said: &Said) -> Json {
-        let echo = &self.answers[generation].echo;
+        let Answer { echo, place } = &self.answers[generation];
         let prompt: String = said.prompt.iter().map(|scored| scored.token.text.as_str()).collect();
-        let tokens = said.prompt.iter().chain(&said.tokens);
         json!({
             "index": index,
             "text": format!("{echo}{prompt}{}", said.text),
-            "logprobs": self.lists(tokens, echo.chars().count()),
+            "logprobs": self.lists(&said.prompt, &said.tokens, &mut place.clone()),
             "finish_reason": finish_reason(said.end.as_ref()),
         })
     }
@@ -83,12 +75,13 @@ impl Wire for CompletionWire {
     }
 
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {
-        let (mut text, mut tokens, mut last) = (String::new(), Vec::new(), None);
+        let (mut text, mut told, mut tokens, mut last) =
+            (String::new(), Vec::new(), Vec::new(), None);
         for part in parts {
             match part {
                 Part::Prompt(prompt) => {
                     text.extend(prompt.iter().map(|scored| scored.token.text.as_str()));
-                    tokens.extend(prompt);
+                    told.extend(prompt);
                 }
                 Part::Token(token) => tokens.push(token),
                 Part::Text(more) => text.push_str(&more),
@@ -98,9 +91,10 @@ impl Wire for CompletionWire {
             }
         }
         let mut frames = Vec::new();
-        if !text.is_empty() || (self.logprobs && !tokens.is_empty()) {
-            let logprobs = self.lists(tokens.iter(), self.answers[index].length);
-            self.answers[index].length += text.chars().count();
+        if !text.is_empty() || (self.logprobs && !(told.is_empty() && tokens.is_empty())) {
+            let mut place = std::mem::take(&mut self.answers[index].place);
+            let logprobs = self.lists(&told, &tokens, &mut place);
+            self.answers[index].place = place;
             frames.push(self.head.chunk(OBJECT, index, chunk(&text, logprobs)));
         }
         if let Some(end) = last {

@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::tables;
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::check_repeated;
 use crate::fields::json::number;
 use crate::fields::prompts::prompts;
 use crate::fields::reader::Reader;
@@ -47,6 +48,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         cancel: guard.0.clone(),
     };
     reader.finish()?;
+    check_repeated("prompt", options.prompt.as_deref().map_or(0, str::len), inputs.len())?;
     let inputs: Vec<EmbedInput> = inputs.into_iter().map(input).collect::<Result<_>>()?;
     let given = [("prompt", &options.prompt), ("prompt_name", &options.prompt_name)];
     if let Some((field, _)) = given.iter().find(|(_, value)| value.is_some())

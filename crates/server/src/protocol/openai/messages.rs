@@ -6,6 +6,7 @@ use inference_text::json::to_value;
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::check_tools;
 use crate::fields::reader::{Reader, expected};
 use crate::protocol::content::Content;
 use crate::protocol::conversation::arguments_schema;
@@ -203,6 +204,7 @@ fn without_nulls(mut tool: Json) -> Json {
 /// # Errors
 /// What is wrong with which tool.
 pub fn tools(items: Vec<Json>) -> Result<Tools> {
+    check_tools("tools", items.len())?;
     let mut tools = Tools::default();
     for (index, item) in items.into_iter().enumerate() {
         let definition = without_nulls(item.clone());

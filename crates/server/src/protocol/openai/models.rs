@@ -19,7 +19,7 @@ use crate::http::query;
 use crate::http::response::json_response;
 use crate::pool::known::Known;
 use crate::pool::loaded::Any;
-use crate::pool::models::Makes;
+use crate::pool::models::{Described, Makes};
 use crate::pool::report::Report;
 use crate::protocol::ollama::time::rfc3339;
 use crate::protocol::pictures::sight;
@@ -119,7 +119,9 @@ fn object(state: &State, report: &Report) -> Json {
 /// What is known of a model that is not loaded.
 fn described(known: &Known) -> Json {
     match (&known.described, known.makes) {
-        (Some((info, capabilities)), _) => text(info, capabilities),
+        (Some(Described::Text(info, capabilities)), _) => text(info, capabilities),
+        (Some(Described::Image(info)), _) => image(info),
+        (Some(Described::Embedding(info)), _) => embedding(info),
         (None, Makes::Pictures) => json!({"output_modalities": ["image"]}),
         (None, _) => json!({}),
     }
@@ -155,6 +157,8 @@ fn embedding(info: &EmbeddingModelInfo) -> Json {
             "num_layers": info.num_layers,
             "hidden_size": info.hidden_size,
             "quant_bits": info.quant_bits,
+            "file_format": info.stored_as.format,
+            "file_quantization": info.stored_as.quantization,
             "weight_bytes": info.weight_bytes,
             "dtype": info.dtype,
             "device": info.device,
@@ -190,6 +194,8 @@ fn text(info: &ModelInfo, capabilities: &Capabilities) -> Json {
             "hidden_size": info.hidden_size,
             "quant_bits": info.quant_bits,
             "quant_group": info.quant_group,
+            "file_format": info.stored_as.format,
+            "file_quantization": info.stored_as.quantization,
             "weight_bytes": info.weight_bytes,
             "kv_bytes_per_token": info.kv_bytes_per_token,
             "dtype": info.dtype,

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
+use crate::fields::bounds::check_stops;
 use crate::fields::reader::{Reader, expected};
 use crate::protocol::conversation::{bounded, constrain};
 use crate::protocol::generate::{Asked, Delivery};
@@ -137,13 +138,10 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
 /// Takes the field `stop`.
 ///
 /// # Errors
-/// It is no text and no texts, or there are too many.
+/// It is no text and no texts, or they are too many or too long.
 pub fn stop(reader: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
     let stop = reader.text_or_texts("stop", "a string or an array of strings")?.unwrap_or_default();
-    if stop.len() > limits.stop {
-        let reason = format!("has more than {} strings", limits.stop);
-        return Err(ApiError::value(reader.path("stop"), reason));
-    }
+    check_stops(&reader.path("stop"), &stop, limits.stop)?;
     Ok(stop)
 }
 

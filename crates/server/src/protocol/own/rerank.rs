@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use super::inspect::CancelOnDrop;
 use super::tables;
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::check_repeated;
 use crate::fields::json::number;
 use crate::fields::table::check;
 use crate::http::body;
@@ -44,6 +45,10 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         cancel: guard.0.clone(),
     };
     reader.finish()?;
+    // A pair has its own query and the instruction.
+    check_repeated("query", query.len(), documents.len())?;
+    let asked = options.instruction.as_deref().map_or(0, str::len);
+    check_repeated("instruction", asked, documents.len())?;
     let pair = |document: &String| TextPair { query: query.clone(), document: document.clone() };
     let pairs: Vec<TextPair> = documents.iter().map(pair).collect();
     let model = state.pool.embedding(name.as_deref(), Makes::Scores).await?;

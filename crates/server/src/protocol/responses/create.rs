@@ -13,6 +13,7 @@ use super::echo::Echo;
 use super::input::{Input, input};
 use super::output::{Thoughts, include, reasoning, text};
 use super::store::{Item, Store};
+use super::stored::PREFIX;
 use super::tables;
 use super::tool_choice::choice;
 use super::tools::{Known, Tools, tools};
@@ -59,7 +60,7 @@ pub async fn create(
     let tables = &[tables::CONVERSATION, tables::CREATE];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let stores = stores(&mut reader, &store)?;
-    let echo = Echo::new(&reader, state.id("resp_"), loaded.name().to_owned(), stores);
+    let echo = Echo::new(&reader, state.id(PREFIX), loaded.name().to_owned(), stores);
     for name in ["user", "safety_identifier", "prompt_cache_key", "metadata"] {
         // The response tells them again, and they ask for nothing else.
         reader.take(name);

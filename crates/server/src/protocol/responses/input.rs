@@ -10,6 +10,7 @@ use super::parts::{content, texts_of};
 use super::store::{Item, Store};
 use super::tools::{INPUT, full_name};
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::check_repeated;
 use crate::fields::reader::{Reader, expected};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::tools::arguments;
@@ -57,14 +58,25 @@ pub fn input(
         add(&mut turns, Reader::new("previous_response_id", item.json.clone())?, pictures)?;
     }
     let mut items = before;
-    for (index, item) in given.into_iter().enumerate() {
-        let path = format!("input[{index}]");
-        let item = match reference(&path, &item)? {
+    let path = |index| format!("input[{index}]");
+    let all = given.iter().enumerate().map(|(index, item)| reference(&path(index), item));
+    let references: Vec<Option<String>> = all.collect::<Result<_>>()?;
+    let stored = store.items(&references.iter().flatten().map(String::as_str).collect());
+    // Each of them may be meant many times.
+    let mut bytes = 0;
+    for (index, (item, reference)) in given.into_iter().zip(&references).enumerate() {
+        let path = path(index);
+        let item = match reference {
             None => Item::new(kept(item, &new_id)),
-            Some(id) => store.item(&id).ok_or_else(|| {
-                let reason = format!("there is no item `{id}` in the stored responses");
-                ApiError::value(format!("{path}.id"), reason)
-            })?,
+            Some(id) => {
+                let found = stored.get(id.as_str()).cloned().ok_or_else(|| {
+                    let reason = format!("there is no item `{id}` in the stored responses");
+                    ApiError::value(format!("{path}.id"), reason)
+                })?;
+                bytes += found.bytes();
+                check_repeated("input", bytes, 1)?;
+                found
+            }
         };
         add(&mut turns, Reader::new(path, item.json.clone())?, pictures)?;
         items.push(item);

@@ -1,6 +1,6 @@
 //! Responses that are kept, in memory and within bounds: the oldest give way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value as Json;
@@ -22,7 +22,8 @@ impl Item {
         Arc::new(Item { json, bytes: OnceLock::new() })
     }
 
-    fn bytes(&self) -> usize {
+    /// Its bytes as JSON.
+    pub fn bytes(&self) -> usize {
         *self.bytes.get_or_init(|| self.json.to_string().len())
     }
 
@@ -107,14 +108,22 @@ impl Store {
         kept.responses.iter().rev().find(|(stored, _)| stored.id == id).map(|(s, _)| s.clone())
     }
 
-    /// The item `id` of any response.
-    pub fn item(&self, id: &str) -> Option<Arc<Item>> {
+    /// The items of any responses that have these ids, by id; of several with the same one, the
+    /// newest.
+    pub fn items<'a>(&self, ids: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Arc<Item>> {
+        let mut found = BTreeMap::new();
+        if ids.is_empty() {
+            return found;
+        }
         let kept = self.lock();
-        let is = |item: &&Arc<Item>| item.id() == Some(id);
-        let of = |(stored, _): &(Stored, usize)| {
-            stored.output.iter().chain(&stored.input).find(is).cloned()
-        };
-        kept.responses.iter().rev().find_map(of)
+        for (stored, _) in kept.responses.iter().rev() {
+            for item in stored.output.iter().chain(&stored.input) {
+                if let Some(id) = item.id().and_then(|id| ids.get(id)) {
+                    found.entry(*id).or_insert_with(|| Arc::clone(item));
+                }
+            }
+        }
+        found
     }
 
     /// Forgets the response `id`; whether it was there.
@@ -149,6 +158,10 @@ mod tests {
         Stored { id: id.to_owned(), response, input: vec![Arc::clone(&item)], output: vec![item] }
     }
 
+    fn item(store: &Store, id: &'static str) -> Option<Arc<Item>> {
+        store.items(&[id].into()).remove(id)
+    }
+
     fn store(most: usize, most_bytes: usize) -> Arc<Store> {
         let limits =
             Limits { stored_responses: most, stored_bytes: most_bytes, ..Limits::default() };
@@ -159,9 +172,9 @@ mod tests {
     fn the_oldest_give_way_to_the_count() {
         let store = store(2, 1 << 20);
         ["a", "b", "c"].into_iter().for_each(|id| store.put(stored(id, "")));
-        assert!(store.get("a").is_none() && store.item("msg_a").is_none());
+        assert!(store.get("a").is_none() && item(&store, "msg_a").is_none());
         assert_eq!(store.get("b").unwrap().context().len(), 2);
-        assert_eq!(store.item("msg_c").unwrap().id(), Some("msg_c"));
+        assert_eq!(item(&store, "msg_c").unwrap().id(), Some("msg_c"));
         assert!(store.remove("b") && !store.remove("b"));
         assert!(store.get("b").is_none() && store.get("c").is_some());
     }

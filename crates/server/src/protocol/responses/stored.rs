@@ -17,6 +17,14 @@ use crate::http::response::json_response;
 /// The most items of a page, and how many there are unless a request says so.
 const PAGE: (usize, usize) = (100, 20);
 
+/// The beginning of responses' ids.
+pub const PREFIX: &str = "resp_";
+
+/// Tells whether `text` can be the id of a response.
+pub fn is_id(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
 /// `GET /v1/responses/{id}`.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
 
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::{check_repeated, check_tools};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::arguments_schema;
 use crate::protocol::tools::{check_callers, tool_name};
@@ -71,6 +72,7 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
             "namespace" => tools.add_namespace(tool)?,
             kind => tools.add(tool, kind, None, None)?,
         }
+        check_tools("tools", tools.callable.len())?;
     }
     Ok(tools)
 }
@@ -83,11 +85,14 @@ impl Tools {
         let items = space.list("tools")?;
         let items = space.need("tools", items)?;
         space.finish()?;
+        // It goes before the description of each.
+        check_repeated(&path, about.as_deref().map_or(0, str::len), items.len())?;
         for (index, item) in items.into_iter().enumerate() {
             let mut tool = Reader::new(format!("{path}[{index}]"), item)?;
             let kind = tool.text("type")?;
             let kind = tool.need("type", kind)?;
             self.add(tool, &kind, Some(&name), about.as_deref())?;
+            check_tools("tools", self.callable.len())?;
         }
         Ok(())
     }
