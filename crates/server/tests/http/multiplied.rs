@@ -38,7 +38,9 @@ fn a_text_beside_many_others_is_bounded_by_what_it_is_multiplied_to() {
 
 #[test]
 fn stored_items_are_not_multiplied_by_references_to_them() {
-    let server = TestServer::start();
+    let mut fake = Fake::default();
+    fake.info.context_length = 1 << 30;
+    let server = TestServer::with(fake, |_| {});
     let said = json!({"input": [{"role": "user", "content": "x".repeat(1 << 20)}]});
     let id = server.post("/v1/responses", &said).json()["id"].as_str().unwrap().to_owned();
     let items = server.get(&format!("/v1/responses/{id}/input_items")).json();
@@ -64,7 +66,7 @@ fn tools_and_stop_strings_are_bounded_in_every_protocol() {
         ("/v1/chat/completions", json!({"messages": messages, "tools": tools(function)}), "tools"),
         (
             "/v1/messages",
-            json!({"messages": messages, "max_tokens": 1, "tools": tools(own)}),
+            json!({"model": "fake", "messages": messages, "max_tokens": 1, "tools": tools(own)}),
             "tools",
         ),
         ("/v1/responses", json!({"input": "hi", "tools": tools(flat)}), "tools"),
@@ -77,7 +79,7 @@ fn tools_and_stop_strings_are_bounded_in_every_protocol() {
         ("/v1/completions", json!({"prompt": "a", "stop": [stop]}), "stop"),
         (
             "/v1/messages",
-            json!({"messages": messages, "max_tokens": 1, "stop_sequences": [stop]}),
+            json!({"model": "fake", "messages": messages, "max_tokens": 1, "stop_sequences": [stop]}),
             "stop_sequences",
         ),
         (
@@ -120,7 +122,7 @@ fn conversations_of_many_turns_take_no_time_of_their_square() {
         let body = json!({"messages": messages});
         let answer = server.post("/apply-template", &body);
         assert!(answer.status == 200 || answer.status == 400, "{}", answer.text);
-        let body = json!({"messages": body["messages"], "max_tokens": 1});
+        let body = json!({"messages": body["messages"], "model": "fake"});
         server.post("/v1/messages/count_tokens", &body);
         assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     };
