@@ -21,10 +21,12 @@ mod source;
 mod streaming;
 
 use std::io::Write;
+use std::panic;
 
 use failure::{Failure, Result};
 
 fn main() {
+    print_no_caught_panics();
     let code = match run() {
         Ok(()) => 0,
         Err(failure) => {
@@ -33,6 +35,16 @@ fn main() {
         }
     };
     leave(code)
+}
+
+/// Leaves panics of the tokenizer and grammar libraries to the errors that they become.
+fn print_no_caught_panics() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if !inference_text::panics::is_caught() {
+            print(panic);
+        }
+    }));
 }
 
 /// What the arguments ask for: a command, or the help or version on stdout. Bad usage ends the process.

@@ -201,6 +201,11 @@ fn show(message: &Message, text: &mut String, shown: &mut Vec<(usize, EncodedPic
     }
 }
 
+/// The id of the only special token.
+const SPECIAL_ID: u32 = 7;
+/// Its name.
+const SPECIAL: &str = "<special>";
+
 impl TextModel for FakeModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
         self.seen.may_panic("generate");
@@ -263,7 +268,15 @@ impl TextModel for FakeModel {
                 |said| (*said).to_owned(),
             )
         };
-        Ok(ids.iter().map(text).collect())
+        Ok(ids.iter().filter(|id| **id != SPECIAL_ID).map(text).collect())
+    }
+
+    fn decode_with_special(&self, ids: &[u32]) -> Result<String> {
+        let text = |id: &u32| match *id {
+            SPECIAL_ID => Ok(SPECIAL.to_owned()),
+            id => self.decode(&[id]),
+        };
+        ids.iter().map(text).collect()
     }
 
     fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {

@@ -208,6 +208,15 @@ pub trait TextModel: Send + Sync {
     /// [`Error::Prompt`] when the tokenizer refuses the ids.
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
+    /// The text of `ids` with the names of special tokens. Without a body of its own, a model leaves
+    /// them out.
+    ///
+    /// # Errors
+    /// [`Error::Prompt`] when the tokenizer refuses the ids.
+    fn decode_with_special(&self, ids: &[u32]) -> Result<String> {
+        self.decode(ids)
+    }
+
     /// The bytes that the token `id` adds to a text behind another token. Those of one character may be spread over several
     /// tokens; a special token adds none. Without a body of its own, a model tells those of whole characters alone.
     ///

@@ -16,6 +16,14 @@ pub enum TextError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file of the model folder is not there.
+    #[error("`{}` is missing: {remedy}", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// What is there in its place, and what to do.
+        remedy: String,
+    },
     /// A file is larger than anything legitimate.
     #[error("`{}` has {size} bytes, at most {limit} are read", path.display())]
     FileTooLarge {
@@ -98,6 +106,9 @@ impl From<TextError> for Error {
         match error {
             TextError::Read { path, source } => load(path, source.to_string()),
             TextError::Invalid { path, reason } => load(path, reason),
+            TextError::Missing { path, remedy } => {
+                load(path, format!("the file is missing; {remedy}"))
+            }
             TextError::FileTooLarge { ref path, .. } => load(path.clone(), error.to_string()),
             other => Error::Prompt(other.to_string()),
         }

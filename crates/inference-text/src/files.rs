@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use inference_core::utf8_text;
 use serde_json::{Map, Value};
 
 use crate::TextError;
@@ -89,21 +90,63 @@ fn read_optional(
     })
 }
 
+/// The text of tokenizer.json, which must be there.
 pub(crate) fn read_tokenizer(dir: &dyn Files) -> Result<Cow<'static, [u8]>, TextError> {
     const NAME: &str = "tokenizer.json";
-    read_optional(dir, NAME, MAX_TOKENIZER)?
-        .ok_or_else(|| TextError::Read { path: dir.path(NAME), source: ErrorKind::NotFound.into() })
+    let path = || dir.path(NAME);
+    let Some(bytes) = read_optional(dir, NAME, MAX_TOKENIZER)? else {
+        return Err(TextError::Missing { path: path(), remedy: remedy(dir) });
+    };
+    let length = utf8_text(&bytes).map_err(|error| invalid(&path(), error.to_string()))?.len();
+    let mark = bytes.len() - length;
+    Ok(match bytes {
+        whole if mark == 0 => whole,
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[mark..]),
+        Cow::Owned(bytes) => Cow::Owned(bytes[mark..].to_vec()),
+    })
 }
 
+/// What to do where there is no tokenizer.json: it depends on what is there in its place.
+fn remedy(dir: &dyn Files) -> String {
+    const SAVE: &str = "write it with transformers: \
+                        `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`";
+    const TAKE: &str = "take it from the model's repository, or from a conversion of the model \
+                        that has it";
+    const KINDS: [(&str, &str, &str); 14] = [
+        ("tokenizer.model", "SentencePiece", SAVE),
+        ("spiece.model", "SentencePiece", SAVE),
+        ("sentencepiece.bpe.model", "SentencePiece", SAVE),
+        ("spm.model", "SentencePiece", SAVE),
+        ("tokenizer.model.v3", "SentencePiece", TAKE),
+        ("tekken.json", "Mistral's tekken", TAKE),
+        ("tokenizer.model.v7", "SentencePiece", TAKE),
+        ("tiktoken.model", "tiktoken", TAKE),
+        ("qwen.tiktoken", "tiktoken", TAKE),
+        ("tokenizer.tiktoken", "tiktoken", TAKE),
+        ("o200k_base.tiktoken", "tiktoken", TAKE),
+        ("cl100k_base.tiktoken", "tiktoken", TAKE),
+        ("vocab.json", "BPE in two files, with `merges.txt`", SAVE),
+        ("vocab.txt", "WordPiece", SAVE),
+    ];
+    // Nothing is read: a file of any size is there, whatever else is wrong with it.
+    let is_there = |name: &str| !matches!(dir.read(name, 0), Ok(None));
+    match KINDS.iter().find(|(name, ..)| is_there(name)) {
+        Some((name, kind, remedy)) => {
+            format!("`{name}` ({kind}) is there, which is not read; {remedy}")
+        }
+        None => TAKE.to_owned(),
+    }
+}
+
+/// The text of a file that may be absent, without a byte order mark.
 pub(crate) fn read_text(dir: &dyn Files, name: &str) -> Result<Option<String>, TextError> {
     let Some(bytes) = read_optional(dir, name, MAX_CONFIG)? else { return Ok(None) };
-    let text = String::from_utf8(bytes.into_owned());
-    let text = text.map_err(|err| invalid(&dir.path(name), err.to_string()))?;
+    let text = utf8_text(&bytes).map_err(|error| invalid(&dir.path(name), error.to_string()))?;
     // Python reads text files with universal newlines.
     Ok(Some(if text.contains('\r') {
         text.replace("\r\n", "\n").replace('\r', "\n")
     } else {
-        text
+        text.to_owned()
     }))
 }
 
@@ -120,9 +163,7 @@ pub(crate) fn read_object(
     name: &str,
 ) -> Result<Option<Map<String, Value>>, TextError> {
     let Some(bytes) = read_optional(dir, name, MAX_CONFIG)? else { return Ok(None) };
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text =
-        std::str::from_utf8(bytes).map_err(|err| invalid(&dir.path(name), err.to_string()))?;
+    let text = utf8_text(&bytes).map_err(|error| invalid(&dir.path(name), error.to_string()))?;
     match serde_json::from_str(&standard_json(text)) {
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(_) => Err(invalid(&dir.path(name), "expected an object")),

@@ -12,6 +12,9 @@ use crate::normalizer::{Growth, TooMuch};
 use crate::pipeline::PlainPipeline;
 use crate::special_tokens::{SpecialTokens, TokenFlags, TokenSpec};
 
+/// Added tokens of one tokenizer, at most: each takes some 2 KiB in what finds them in a text. Codes of
+/// sounds and pictures are up to 2^16 of them.
+pub const MAX_ADDED_TOKENS: usize = 1 << 17;
 /// Bytes of all added tokens once they are normalized.
 const MAX_NORMALIZED_TOKENS: usize = 16 << 20;
 
@@ -56,12 +59,18 @@ fn growth(bytes: &[u8], specials: &SpecialTokens) -> Result<Growth, String> {
         None => Ok(Json::Null),
     };
     let growth = Growth::new(value("normalizer")?)?;
-    let in_file = value("added_tokens")?;
-    let in_file = in_file.as_array().into_iter().flatten();
-    let in_file = in_file.filter_map(|token| token.get("content")?.as_str());
+    let in_file = file.get("added_tokens").map_or("[]", |raw| raw.get());
+    // What is no list is for the library to tell.
+    let in_file: Vec<&RawValue> = serde_json::from_str(in_file).unwrap_or_default();
+    let count = in_file.len() + specials.added.len() + specials.extra.len();
+    if count > MAX_ADDED_TOKENS {
+        return Err(format!("has {count} added tokens, at most {MAX_ADDED_TOKENS} are taken"));
+    }
+    let in_file: Vec<String> = in_file.into_iter().filter_map(content).collect();
     let named = specials.named.iter().map(|(_, token)| token);
     let in_config = named.chain(&specials.extra).chain(&specials.added);
     let mut left = MAX_NORMALIZED_TOKENS;
+    let in_file = in_file.iter().map(String::as_str);
     for content in in_file.chain(in_config.map(|token| token.content.as_str())) {
         let made = growth.check(content, left).map_err(|TooMuch { step, .. }| {
             format!(
@@ -73,6 +82,12 @@ fn growth(bytes: &[u8], specials: &SpecialTokens) -> Result<Growth, String> {
         left = left.saturating_sub(made);
     }
     Ok(growth)
+}
+
+/// The text of an added token.
+fn content(token: &RawValue) -> Option<String> {
+    let token: HashMap<String, Json> = serde_json::from_str(token.get()).ok()?;
+    token.get("content")?.as_str().map(str::to_owned)
 }
 
 /// Tokens that the configs add to those of tokenizer.json, or whose flags they change.
@@ -145,4 +160,33 @@ fn flags(token: &AddedToken) -> TokenFlags {
         normalized: token.normalized,
         special: token.special,
     }
+}
+
+/// What is wrong with a file on which the library panicked, as far as it is known.
+pub(crate) fn why_it_failed(bytes: &[u8]) -> String {
+    too_long_merge(bytes).unwrap_or_else(|| "the tokenizer library failed on it".to_owned())
+}
+
+/// Names the first merge whose token is longer than any of the vocabulary.
+fn too_long_merge(bytes: &[u8]) -> Option<String> {
+    let file: Json = serde_json::from_slice(bytes).ok()?;
+    let model = &file["model"];
+    let longest = model["vocab"].as_object()?.keys().map(String::len).max()?;
+    let prefix = model["continuing_subword_prefix"].as_str().map_or(0, str::len);
+    let pair = |merge: &Json| -> Option<[String; 2]> {
+        match merge {
+            Json::String(pair) => {
+                pair.split_once(' ').map(|(left, right)| [left.to_owned(), right.to_owned()])
+            }
+            pair => serde_json::from_value(pair.clone()).ok(),
+        }
+    };
+    let merges = model["merges"].as_array()?.iter().enumerate();
+    let (at, [left, right]) =
+        merges.filter_map(|(at, merge)| Some((at, pair(merge)?))).find(|(_, [left, right])| {
+            right.len().checked_sub(prefix).is_none_or(|right| left.len() + right > longest)
+        })?;
+    Some(format!(
+        "merge {at} of `{left}` and `{right}` makes a token that is not in the vocabulary"
+    ))
 }

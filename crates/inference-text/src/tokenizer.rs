@@ -1,15 +1,15 @@
 //! A checkpoint's tokenizer: text to ids and back, special tokens, the EOS set.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::TextError;
 use crate::files::{self, Files, Folder};
 use crate::inner::Inner;
-use crate::load::build;
+use crate::load::{self, build};
 use crate::normalizer::TooMuch;
+use crate::panics::caught;
 use crate::special_tokens;
 
 /// Bytes of text that are tokenized in one call. At 0.4 µs a byte this is some three seconds.
@@ -79,11 +79,10 @@ impl Tokenizer {
         let specials = special_tokens::special_tokens(dir, &config)?;
         let eos_ids = special_tokens::eos_ids(dir)?;
         // The crate is not written for hostile files: some make it panic.
-        let built = catch_unwind(AssertUnwindSafe(|| build(&bytes, &specials, eos_ids)));
-        let inner = match built {
-            Ok(result) => result.map_err(|reason| files::invalid(&path, reason))?,
-            Err(_) => return Err(files::invalid(&path, "the tokenizer library failed on it")),
-        };
+        let built = caught(|| build(&bytes, &specials, eos_ids));
+        let inner = built
+            .unwrap_or_else(|| Err(load::why_it_failed(&bytes)))
+            .map_err(|reason| files::invalid(&path, reason))?;
         Ok(Tokenizer { inner: Arc::new(inner) })
     }
 
@@ -210,6 +209,5 @@ impl Tokenizer {
 
 /// A panic of the tokenizer library is an error of the call that met it.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err("the tokenizer library failed".into()))
+    caught(call).unwrap_or_else(|| Err("the tokenizer library failed".into()))
 }

@@ -73,12 +73,92 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
     }
     let dir = tempfile::tempdir().unwrap();
     let err = Tokenizer::from_dir(dir.path()).unwrap_err().to_string();
-    assert!(err.starts_with("cannot read `") && err.contains("tokenizer.json"), "{err}");
+    assert!(err.contains("tokenizer.json` is missing: take it from the model's"), "{err}");
     let dir = folder("qwen");
     std::fs::remove_file(dir.path().join("tokenizer.json")).unwrap();
     std::fs::create_dir(dir.path().join("tokenizer.json")).unwrap();
     let err = Tokenizer::from_dir(dir.path()).unwrap_err().to_string();
     assert!(err.contains("tokenizer.json") && err.contains("is not a file"), "{err}");
+}
+
+#[test]
+fn a_tokenizer_of_another_kind_is_named_with_what_to_do() {
+    for (file, kind, remedy) in [
+        ("tokenizer.model", "SentencePiece", "save_pretrained"),
+        ("spiece.model", "SentencePiece", "save_pretrained"),
+        ("tekken.json", "tekken", "conversion"),
+        ("qwen.tiktoken", "tiktoken", "conversion"),
+        ("tiktoken.model", "tiktoken", "conversion"),
+        ("vocab.json", "BPE", "save_pretrained"),
+        ("vocab.txt", "WordPiece", "save_pretrained"),
+    ] {
+        let dir = folder("qwen");
+        std::fs::remove_file(dir.path().join("tokenizer.json")).unwrap();
+        put(dir.path(), file, "what it holds is not read");
+        let error = Tokenizer::from_dir(dir.path()).unwrap_err();
+        let text = error.to_string();
+        for words in ["tokenizer.json` is missing", file, kind, remedy] {
+            assert!(text.contains(words), "{file}: {text}");
+        }
+        let text = inference_core::Error::from(error).to_string();
+        assert!(text.contains("tokenizer.json: the file is missing; `"), "{text}");
+    }
+}
+
+#[test]
+fn byte_order_marks_change_nothing_and_other_encodings_are_named() {
+    let marked = |bytes: &[u8]| [b"\xef\xbb\xbf", bytes].concat();
+    let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let render = |dir: &Path| -> Result<Vec<u32>, TextError> {
+        let tokenizer = Tokenizer::from_dir(dir)?;
+        let format = ChatFormat::from_dir(dir, &tokenizer, "llama")?;
+        let messages = [json!({"role": "user", "content": "hi"})];
+        let now = LocalTime { seconds: 0 };
+        Ok(format.render_and_encode(&ChatInput { now, ..ChatInput::new(&messages) })?.ids)
+    };
+    for family in ["qwen", "llama3", "gemma"] {
+        let plain = folder(family);
+        put(plain.path(), "generation_config.json", "{\"eos_token_id\": 3}");
+        let expected = render(plain.path()).unwrap();
+        let files: Vec<_> = FILES.into_iter().chain(["generation_config.json"]).collect();
+        for file in files {
+            let Ok(bytes) = std::fs::read(plain.path().join(file)) else { continue };
+            let dir = folder(family);
+            put(dir.path(), file, marked(&bytes));
+            assert_eq!(render(dir.path()).unwrap(), expected, "{family}: {file}");
+            put(dir.path(), file, wide(&format!("\u{feff}{}", String::from_utf8_lossy(&bytes))));
+            // Not each family reads each file.
+            if let Err(error) = render(dir.path()) {
+                let text = error.to_string();
+                assert!(text.contains(file) && text.contains("is UTF-16"), "{text}");
+            } else {
+                assert_eq!(file, "special_tokens_map.json", "{family}");
+            }
+        }
+    }
+}
+
+#[test]
+fn more_added_tokens_than_any_model_has_are_refused() {
+    let dir = folder("qwen");
+    edit(dir.path(), "tokenizer.json", |json| {
+        let token = |id: usize| json!({"id": id, "content": format!("<{id}>"), "special": true});
+        json["added_tokens"] = (0..=inference_text::MAX_ADDED_TOKENS).map(token).collect();
+    });
+    let error = Tokenizer::from_dir(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("added tokens, at most 131072 are taken"), "{error}");
+}
+
+#[test]
+fn a_merge_on_which_the_library_fails_is_named() {
+    let dir = folder("qwen");
+    edit(dir.path(), "tokenizer.json", |json| {
+        let vocabulary = json["model"]["vocab"].as_object().unwrap();
+        let longest = vocabulary.keys().max_by_key(|key| key.len()).unwrap().clone();
+        json["model"]["merges"] = json!([[longest.clone(), longest]]);
+    });
+    let error = Tokenizer::from_dir(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("merge 0 of `") && error.contains("not in the vocabulary"), "{error}");
 }
 
 #[test]

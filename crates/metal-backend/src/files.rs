@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inference_core::StoredAs;
+use inference_core::{StoredAs, utf8_text};
 use inference_text::{Files, Folder, ReadError};
 use mlx_ffi::Dtype;
 
@@ -83,7 +83,7 @@ impl ModelFiles {
         StoredAs { format: format.to_owned(), quantization: quantization.to_owned() }
     }
 
-    /// The text of a configuration file, `None` where there is none.
+    /// The text of a configuration file without a byte order mark, `None` where there is none.
     ///
     /// # Errors
     /// A file that cannot be read, is too large or is not UTF-8.
@@ -96,7 +96,7 @@ impl ModelFiles {
             }
             ReadError::NotAFile => load(&path, "is not a file"),
         })?;
-        let text = bytes.map(|bytes| String::from_utf8(bytes.into_owned())).transpose();
+        let text = bytes.map(|bytes| utf8_text(&bytes).map(str::to_owned)).transpose();
         text.map_err(|error| load(&path, error))
     }
 

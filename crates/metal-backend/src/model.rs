@@ -25,8 +25,7 @@ use crate::engine::{
 };
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
-use crate::load::EngineOptions;
-use crate::load::{self, Description, SamplingDefaults};
+use crate::load::{self, Description, EngineOptions, SamplingDefaults};
 use crate::sampling::is_greedy;
 use crate::sight::Sight;
 use crate::special_tokens::special_tokens;
@@ -378,18 +377,19 @@ impl TextModel for MlxModel {
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        self.engine.check_open()?;
-        self.text.tokenizer.encode(text, AddSpecial::Prompt).map_err(Error::from)
+        self.tokenizer()?.encode(text, AddSpecial::Prompt).map_err(Error::from)
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.engine.check_open()?;
-        self.text.tokenizer.decode(ids, SkipSpecial::Yes).map_err(Error::from)
+        self.tokenizer()?.decode(ids, SkipSpecial::Yes).map_err(Error::from)
+    }
+
+    fn decode_with_special(&self, ids: &[u32]) -> Result<String> {
+        self.tokenizer()?.decode(ids, SkipSpecial::No).map_err(Error::from)
     }
 
     fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {
-        self.engine.check_open()?;
-        self.text.tokenizer.token_bytes(id).map_err(Error::from)
+        self.tokenizer()?.token_bytes(id).map_err(Error::from)
     }
 
     fn special_token(&self, id: u32) -> Option<String> {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use super::annotations;
 use super::error::invalid;
+use super::measure::check_regex;
 use crate::json::try_from_value;
 
 /// Bytes of a schema, as JSON.
@@ -17,6 +18,19 @@ const MAX_PATTERNS: usize = 32;
 const MAX_PROPERTIES: usize = 1000;
 /// The least common multiple of all `multipleOf`, without their zeros: states of an automaton.
 const MAX_MULTIPLE: u64 = 10_000;
+/// Bytes of a schema times its choices, where these meet other demands: each choice gets a copy.
+const MAX_COPIED: usize = 16 << 20;
+/// Keywords with which the choices beside them meet.
+const MEETING: [&str; 8] = [
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "enum",
+    "items",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+];
 /// Bounds of numbers, within 64 bits.
 const MAX_BOUND: f64 = 9.2e18;
 /// Levels that brackets, or the values of a schema, may nest.
@@ -61,8 +75,8 @@ pub(super) fn schema_json(schema: &Value) -> Result<Json> {
 
 /// A checked schema without what asks for nothing, with the whitespace that texts may have.
 pub(super) fn with_whitespace(mut fields: Map<String, Json>) -> Result<Json> {
-    check_schema(&fields)?;
     annotations::take_out(&mut fields);
+    check_schema(&fields)?;
     fields.insert(OPTIONS.to_owned(), serde_json::json!({"whitespace_pattern": WHITESPACE}));
     Ok(Json::Object(fields))
 }
@@ -77,12 +91,14 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
     if fields.contains_key(OPTIONS) {
         return Err(invalid(format!("`{OPTIONS}` in a schema is not honoured")));
     }
-    let ignores_siblings = ignores_siblings(fields);
+    // Those drafts ignore what stands beside `$ref`.
+    let ignores_siblings = annotations::names_old_draft(fields);
     if ignores_siblings {
         check_ref(fields)?;
     }
     let mut open: Vec<(&str, &Json, usize)> = entries(fields, 1).collect();
     let (mut patterns, mut multiple) = (0, 1);
+    let (mut choices, mut meet) = (0, meets(fields));
     while let Some((key, value, depth)) = open.pop() {
         if depth > MAX_DEPTH {
             return Err(too_deep("the schema"));
@@ -102,14 +118,22 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
             ) if number.as_f64().is_none_or(|bound| bound.abs() > MAX_BOUND) => {
                 return Err(invalid(format!("`{key}` {number} exceeds 64 bits; leave it out")));
             }
+            ("anyOf" | "oneOf", Json::Array(items)) => choices = choices.max(items.len()),
             ("required", Json::Array(items)) => check_properties(items.len())?,
             ("properties", Json::Object(fields)) => check_properties(fields.len())?,
-            ("patternProperties", Json::Object(fields)) => patterns += fields.len(),
+            ("pattern", Json::String(regex)) => check_regex("`pattern`", regex)?,
+            ("patternProperties", Json::Object(fields)) => {
+                patterns += fields.len();
+                fields
+                    .keys()
+                    .try_for_each(|regex| check_regex("a pattern of properties", regex))?;
+            }
             _ => {}
         }
         match value {
             Json::Array(items) => open.extend(items.iter().map(|item| ("", item, depth + 1))),
             Json::Object(fields) => {
+                meet |= meets(fields);
                 if ignores_siblings {
                     check_ref(fields)?;
                 }
@@ -118,18 +142,15 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
             _ => {}
         }
     }
+    if meet {
+        check_copies(choices, fields)?;
+    }
     if patterns > MAX_PATTERNS {
         return Err(invalid(format!(
             "{patterns} patterns in `patternProperties`, at most {MAX_PATTERNS} are taken"
         )));
     }
     Ok(())
-}
-
-/// Whether a schema's draft ignores what stands beside `$ref`, as those up to 7 do.
-fn ignores_siblings(fields: &Map<String, Json>) -> bool {
-    let draft = fields.get("$schema").and_then(Json::as_str);
-    draft.is_some_and(|draft| draft.contains("json-schema.org/draft-0"))
 }
 
 /// Refuses a keyword beside `$ref`: the library holds both, where the draft holds one.
@@ -143,6 +164,24 @@ fn check_ref(fields: &Map<String, Json>) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Whether choices in a schema meet what else it demands.
+fn meets(fields: &Map<String, Json>) -> bool {
+    let has_choices = fields.contains_key("anyOf") || fields.contains_key("oneOf");
+    fields.contains_key("allOf")
+        || has_choices && fields.keys().any(|key| MEETING.contains(&key.as_str()))
+}
+
+fn check_copies(choices: usize, fields: &Map<String, Json>) -> Result<()> {
+    let bytes = serde_json::to_string(fields).map_or(usize::MAX, |text| text.len());
+    if choices.saturating_mul(bytes) > MAX_COPIED {
+        return Err(invalid(format!(
+            "{choices} choices in a schema of {bytes} bytes meet other demands, of which each gets a \
+             copy; at most {MAX_COPIED} bytes of copies are made"
+        )));
+    }
+    Ok(())
 }
 
 fn entries(fields: &Map<String, Json>, depth: usize) -> impl Iterator<Item = (&str, &Json, usize)> {

@@ -1,26 +1,30 @@
 //! From a constraint to a grammar, within bounds.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use inference_core::{Constraint, Error, Result};
-use llguidance::api::TopLevelGrammar;
+use llguidance::ParserFactory;
+use llguidance::api::{GrammarInit, TopLevelGrammar};
+use llguidance::earley::lexerspec::LexerSpec;
 
 use super::checks::{check_source, schema_json};
 use super::error::{invalid, reason};
 use super::grammar::grammar_source;
 use super::matcher::Matcher;
+use super::measure::check_regex;
+use super::slots::Slots;
 use super::vocabulary::Vocabulary;
+use crate::panics::caught;
 
-/// A compilation that takes longer is given up.
+/// A compilation that takes longer is given up, and so is the wait for a slot.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// Compilations of one model that run at once, those that were given up included.
-const MAX_AT_ONCE: usize = 4;
 /// The library follows references by recursion, some 3 KiB each; the smallest rule has 6 bytes.
 /// Only what is used of a stack takes memory.
 const STACK_BYTES: usize = 256 << 20;
+/// Bytes of the states that a grammar begins with.
+const MAX_LEXER_BYTES: usize = 64 << 20;
 
 /// A matcher at the beginning of a text.
 ///
@@ -32,28 +36,31 @@ pub(super) fn compile(
     vocabulary: Vocabulary,
     slots: &Arc<Slots>,
 ) -> Result<Matcher> {
-    let grammar = match constraint {
-        Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema_json(schema)?),
+    let (grammar, bytes) = match constraint {
+        Constraint::JsonSchema(schema) => {
+            let schema = schema_json(schema)?;
+            let bytes = schema.to_string().len();
+            (TopLevelGrammar::from_json_schema(schema), bytes)
+        }
         Constraint::Regex(regex) => {
             check_source("the regular expression", regex)?;
-            TopLevelGrammar::from_regex(regex)
+            check_regex("the regular expression", regex)?;
+            (TopLevelGrammar::from_regex(regex), regex.len())
         }
-        Constraint::Lark(grammar) => TopLevelGrammar::from_lark(grammar_source(grammar)?),
+        Constraint::Lark(grammar) => {
+            let source = grammar_source(grammar)?;
+            let bytes = source.len();
+            (TopLevelGrammar::from_lark(source), bytes)
+        }
     };
-    let slot = Slots::take(slots, MAX_TIME)?;
+    let slot = Slots::take(slots, bytes, MAX_TIME)?;
     let (done, compiled) = mpsc::channel();
     let build = move || {
         // Held until the thread ends, whether somebody still waits for it or not.
         let _slot = slot;
-        let built = catch_unwind(AssertUnwindSafe(|| {
-            let mut parser = vocabulary.first.create_parser(grammar).map_err(reason)?;
-            match parser.grammar_warnings() {
-                warnings if warnings.is_empty() => Matcher::new(parser, vocabulary),
-                warnings => Err(warnings.join("; ")),
-            }
-        }));
+        let built = caught(|| built(grammar, vocabulary));
         // Nobody may wait any longer.
-        let _ = done.send(built.unwrap_or_else(|_| Err("the grammar library failed on it".into())));
+        let _ = done.send(built.unwrap_or_else(|| Err("the grammar library failed on it".into())));
     };
     thread::Builder::new()
         .name("ml-grammar".into())
@@ -66,36 +73,41 @@ pub(super) fn compile(
     }
 }
 
-/// Counts the compilations that run.
-#[derive(Default)]
-pub(super) struct Slots {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// Frees its place when it is dropped.
-pub(super) struct Slot(Arc<Slots>);
-
-impl Slots {
-    /// Waits at most `patience` for a slot.
-    ///
-    /// # Errors
-    /// [`Error::QueueFull`].
-    pub fn take(slots: &Arc<Slots>, patience: Duration) -> Result<Slot> {
-        let taken = slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = slots.freed.wait_timeout_while(taken, patience, |n| *n >= MAX_AT_ONCE);
-        let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
-            return Err(Error::QueueFull { limit: MAX_AT_ONCE });
-        }
-        *taken += 1;
-        Ok(Slot(Arc::clone(slots)))
+fn built(grammar: TopLevelGrammar, vocabulary: Vocabulary) -> Result<Matcher, String> {
+    let factory = &vocabulary.first;
+    let (tokens, limits) = (factory.tok_env().clone(), factory.limits().clone());
+    let parts = GrammarInit::Serialized(grammar).to_internal(Some(tokens), limits);
+    let (grammar, lexer) = parts.map_err(reason)?;
+    let warnings = lexer.render_warnings();
+    if !warnings.is_empty() {
+        return Err(warnings.join("; "));
     }
+    rehearse(&lexer, factory)?;
+    let parts = GrammarInit::Internal(grammar, lexer);
+    let parser = factory.create_parser_from_init_default(parts).map_err(reason)?;
+    Matcher::new(parser, vocabulary)
 }
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.freed.notify_one();
+/// Computes within bounds what the library then computes without any: where each byte leads that a
+/// text may begin with.
+fn rehearse(lexer: &LexerSpec, factory: &ParserFactory) -> Result<(), String> {
+    let mut limits = factory.limits().clone();
+    let mut lexer = lexer.clone();
+    lexer.add_extra_lexemes(&factory.extra_lexemes());
+    let mut states = lexer.to_regex_vec(&mut limits).map_err(reason)?;
+    states.set_fuel(limits.initial_lexer_fuel);
+    states.set_max_states(limits.max_lexer_states);
+    let first = states.initial_state(&lexer.all_lexemes());
+    for byte in 0..=u8::MAX {
+        states.transition(first, byte);
+        if let Some(error) = states.get_error() {
+            return Err(format!("the beginning of a text exceeds its limits: {error}"));
+        }
+    }
+    match states.num_bytes() {
+        bytes if bytes > MAX_LEXER_BYTES => {
+            Err(format!("takes {} MiB, at most {} are given", bytes >> 20, MAX_LEXER_BYTES >> 20))
+        }
+        _ => Ok(()),
     }
 }

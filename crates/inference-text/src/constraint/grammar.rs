@@ -4,6 +4,7 @@ use inference_core::Result;
 use serde_json::Value as Json;
 
 use super::checks::{check_schema_size, check_source, with_whitespace};
+use super::measure::check_regex;
 
 /// What comes before a schema in a grammar.
 const DIRECTIVE: &str = "%json";
@@ -32,6 +33,9 @@ pub(super) fn grammar_source(grammar: &str) -> Result<String> {
         let (token, after) = rest.split_at(length);
         rest = after;
         written.push_str(token);
+        if first == '/' && !token.starts_with("//") {
+            check_regex("a regular expression of the grammar", token.trim_matches('/'))?;
+        }
         match first {
             '"' => outside_of_texts.extend(token.chars().map(|_| ' ')),
             _ => outside_of_texts.push_str(token),

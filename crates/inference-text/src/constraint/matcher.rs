@@ -1,6 +1,5 @@
 //! How far one sequence's text has come in its grammar.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use inference_core::{Error, Result};
@@ -11,6 +10,10 @@ use toktrie::SimpleVob;
 use super::error::{invalid, reason};
 use super::reasoning::{Next, Reasoning};
 use super::vocabulary::Vocabulary;
+use crate::panics::caught;
+
+/// Bytes of the states that one text may make of its grammar.
+const MAX_STATE_BYTES: usize = 128 << 20;
 
 /// Which ids may come next: one entry for each row of the output layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,12 +193,11 @@ impl Matcher {
 
     /// Runs a step of the grammar library, which may panic on what it does not expect.
     fn guarded<T>(&mut self, step: impl FnOnce(&mut Matcher) -> Result<T, String>) -> Result<T> {
-        let result = catch_unwind(AssertUnwindSafe(|| step(self)));
-        let error = match result {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(reason)) if is_the_grammars(&self.parser) => invalid(reason),
-            Ok(Err(reason)) => Error::Engine(format!("constraint: {reason}")),
-            Err(_) => Error::Engine("constraint: the grammar library failed".to_owned()),
+        let error = match caught(|| step(self)) {
+            Some(Ok(value)) => return Ok(value),
+            Some(Err(reason)) if is_the_grammars(&self.parser) => invalid(reason),
+            Some(Err(reason)) => Error::Engine(format!("constraint: {reason}")),
+            None => Error::Engine("constraint: the grammar library failed".to_owned()),
         };
         self.failed = Some(error.clone());
         Err(error)
@@ -206,14 +208,28 @@ impl Matcher {
 fn is_the_grammars(parser: &TokenParser) -> bool {
     use StopReason::{LexerTooComplex, NoExtensionBias, ParserTooComplex};
     matches!(parser.stop_reason(), NoExtensionBias | LexerTooComplex | ParserTooComplex)
+        || state_bytes(parser) > MAX_STATE_BYTES
+}
+
+/// Bytes of the states that were made of the grammar so far.
+fn state_bytes(parser: &TokenParser) -> usize {
+    parser.parser.lexer_stats().num_bytes
 }
 
 fn compute(parser: &mut TokenParser) -> Result<SimpleVob, String> {
-    parser.compute_mask().map_err(|error| match parser.stop_reason() {
+    let mask = parser.compute_mask().map_err(|error| match parser.stop_reason() {
         StopReason::NoExtensionBias => "no token of the vocabulary can come next".to_owned(),
         StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
             format!("a step exceeds its limits: {}", reason(error))
         }
         _ => reason(error),
-    })
+    })?;
+    match state_bytes(parser) {
+        bytes if bytes > MAX_STATE_BYTES => Err(format!(
+            "its states take {} MiB, at most {} are given",
+            bytes >> 20,
+            MAX_STATE_BYTES >> 20
+        )),
+        _ => Ok(mask),
+    }
 }

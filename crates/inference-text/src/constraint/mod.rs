@@ -9,16 +9,18 @@ mod compile;
 mod error;
 mod grammar;
 mod matcher;
+mod measure;
 mod reasoning;
+mod slots;
 mod vocabulary;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use inference_core::{Constraint, Error, GenerateOptions, Result};
 
-use compile::Slots;
 pub use matcher::{Mask, Matcher};
 use reasoning::Reasoning;
+use slots::Slots;
 use vocabulary::Vocabulary;
 pub use vocabulary::refusal;
 

@@ -1,6 +1,5 @@
 //! A tokenizer as llguidance sees it: a trie of the bytes of its tokens.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use llguidance::ParserFactory;
@@ -8,6 +7,7 @@ use llguidance::api::ParserLimits;
 use llguidance::earley::SlicedBiasComputer;
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 
+use crate::panics::caught;
 use crate::token_bytes::TokenBytes;
 use crate::{TextError, Tokenizer};
 
@@ -54,8 +54,8 @@ impl Vocabulary {
         let line_breaks = line_breaks.map(|(id, _)| id).collect();
         let factory = |words: Vec<Vec<u8>>| {
             // The trie is built with assertions on what it can hold.
-            catch_unwind(AssertUnwindSafe(|| factory(tokenizer, eos_ids, words)))
-                .unwrap_or_else(|_| Err("its tokens do not fit into a trie".to_owned()))
+            caught(|| factory(tokenizer, eos_ids, words))
+                .unwrap_or_else(|| Err("its tokens do not fit into a trie".to_owned()))
                 .map(Arc::new)
                 .map_err(TextError::Decode)
         };

@@ -7,7 +7,7 @@ use inference_core::{
     RenderedPrompt, Result, Value,
 };
 use inference_text::json::{fields, message, try_from_value};
-use inference_text::{AddSpecial, ChatInput, LocalTime};
+use inference_text::{AddSpecial, ChatInput, LocalTime, Tokenizer};
 use serde_json::Value as Json;
 
 use super::MlxModel;
@@ -18,6 +18,15 @@ use crate::sight::{Prepared, Sight};
 type Placed = Vec<(Arc<Prepared>, usize)>;
 
 impl MlxModel {
+    /// The tokenizer of an open model.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(super) fn tokenizer(&self) -> Result<&Tokenizer> {
+        self.engine.check_open()?;
+        Ok(&self.text.tokenizer)
+    }
+
     /// How pictures are seen.
     ///
     /// # Errors
@@ -35,8 +44,7 @@ impl MlxModel {
     pub(super) fn laid_out(&self, prompt: &Prompt) -> Result<Laid> {
         let parts = match prompt {
             Prompt::Text(text) => {
-                self.engine.check_open()?;
-                let ids = self.text.tokenizer.encode(text, AddSpecial::Prompt);
+                let ids = self.tokenizer()?.encode(text, AddSpecial::Prompt);
                 return Ok(Laid { ids: ids.map_err(Error::from)?, scene: None, image: 0 });
             }
             Prompt::Ids(ids) => return Ok(Laid { ids: ids.clone(), scene: None, image: 0 }),

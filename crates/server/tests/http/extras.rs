@@ -13,6 +13,8 @@ fn text_becomes_ids_and_text_again() {
     assert_eq!(server.post("/tokenize", &json!({"content": "hi"})).json(), tokens);
     let text = server.post("/detokenize", &json!({"tokens": [104, 105]})).json();
     assert_eq!(text, json!({"prompt": "hi", "content": "hi"}));
+    let special = server.post("/detokenize", &json!({"tokens": [104, 7, 105]})).json();
+    assert_eq!(special["content"], "h<special>i");
     for body in [json!({}), json!({"prompt": "a", "content": "b"})] {
         assert_eq!(server.post("/tokenize", &body).error("param"), "prompt");
     }

@@ -8,7 +8,7 @@ use inference_core::{Constraint, Error};
 use serde_json::json;
 
 use super::{VOCAB_SIZE, constraints, tokenizer, value, write};
-use crate::constraint::compile::Slots;
+use crate::constraint::slots::Slots;
 use crate::constraint::{KEPT, Matcher};
 
 fn allowed(matcher: &mut Matcher) -> Vec<u32> {
@@ -70,18 +70,18 @@ fn a_mask_may_be_asked_for_again() {
 fn compilations_beyond_the_limit_wait_and_are_refused_by_name() {
     let slots = Arc::new(Slots::default());
     let patience = Duration::from_millis(20);
-    let mut taken: Vec<_> = (0..4).map(|_| Slots::take(&slots, patience).unwrap()).collect();
+    let mut taken: Vec<_> = (0..4).map(|_| Slots::take(&slots, 1, patience).unwrap()).collect();
     let started = Instant::now();
-    assert!(matches!(Slots::take(&slots, patience), Err(Error::QueueFull { limit: 4 })));
+    assert!(matches!(Slots::take(&slots, 1, patience), Err(Error::QueueFull { limit: 4 })));
     assert!(started.elapsed() >= patience);
     let waiting = {
         let slots = Arc::clone(&slots);
-        thread::spawn(move || Slots::take(&slots, Duration::from_secs(60)).is_ok())
+        thread::spawn(move || Slots::take(&slots, 1, Duration::from_secs(60)).is_ok())
     };
     taken.pop();
     assert!(waiting.join().unwrap());
     // A slot that was waited for is free again.
-    assert!(Slots::take(&slots, patience).is_ok());
+    assert!(Slots::take(&slots, 1, patience).is_ok());
 }
 
 #[test]

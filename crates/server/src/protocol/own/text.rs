@@ -65,7 +65,7 @@ pub async fn detokenize(Shared(state): Shared<Arc<State>>, request: Request) -> 
         let reason = format!("{} is not in the vocabulary of {count}", ids[at]);
         return Err(ApiError::value(format!("tokens[{at}]"), reason));
     }
-    let work = move || Ok(model.decode(&ids)?);
+    let work = move || Ok(model.decode_with_special(&ids)?);
     let text = state.text_work(bytes, work).await.map_err(|error| error.or_about("tokens"))?;
     Ok(json_response(StatusCode::OK, &json!({"prompt": text, "content": text})))
 }

@@ -1,0 +1,98 @@
+//! Constraints that would cost too much: each is refused, or fails alone, within bounds of time and memory, and nothing
+//! goes on behind it.
+#![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
+
+mod grammars;
+mod regexes;
+mod schemas;
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use inference_core::{Constraint, Error};
+use inference_text::Tokenizer;
+use inference_text::constraint::{Constraints, Matcher};
+use inference_text::json::to_value;
+
+/// Tokens that are drawn of what is not refused.
+const DRAWN: usize = 60;
+/// Above the ids of the tokenizer.
+const ROWS: u32 = 1100;
+/// Seconds of processor time for one of them; each takes less than 3 in a debug build.
+const MOST_CPU: f64 = 8.0;
+
+fn all() -> Vec<(String, Constraint)> {
+    let named = |kind: &str, name: &str| format!("{kind}: {name}");
+    let regexes = regexes::all().into_iter();
+    let regexes = regexes.map(|(name, it)| (named("regex", name), Constraint::Regex(it)));
+    let grammars = grammars::all().into_iter();
+    let grammars = grammars.map(|(name, it)| (named("grammar", name), Constraint::Lark(it)));
+    let schemas = schemas::all().into_iter();
+    let schemas =
+        schemas.map(|(name, it)| (named("schema", name), Constraint::JsonSchema(to_value(it))));
+    regexes.chain(grammars).chain(schemas).collect()
+}
+
+fn constraints() -> Constraints {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers/qwen");
+    let tokenizer = Tokenizer::from_dir(&folder).unwrap();
+    let eos = tokenizer.eos_ids().iter().copied().collect();
+    let size = tokenizer.vocab_size();
+    Constraints::new(tokenizer, eos, size)
+}
+
+/// Seconds of processor time of this process; `None` where the system does not tell.
+fn cpu() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / 100.0)
+}
+
+/// Draws tokens until something ends it.
+fn draw(mut matcher: Matcher) -> Result<(), Error> {
+    let mut state = 1_u64;
+    for _ in 0..DRAWN {
+        let mask = matcher.mask()?;
+        let ids: Vec<u32> = (0..ROWS).filter(|id| mask.allows(*id)).collect();
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let Some(id) = ids.get((state >> 33) as usize % ids.len().max(1)) else { break };
+        matcher.accept(*id);
+        if matcher.is_complete() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn each_ends_within_bounds_and_leaves_nothing_running() {
+    let constraints = constraints();
+    for (name, constraint) in all() {
+        let before = cpu();
+        let ended = constraints.matcher(&constraint).and_then(draw);
+        if let Err(error) = ended {
+            let is_its_own = matches!(error, Error::InvalidOption { option: "constraint", .. });
+            assert!(is_its_own, "{name}: {error}");
+        }
+        let Some(used) = cpu().zip(before).map(|(after, before)| after - before) else { continue };
+        assert!(used < MOST_CPU, "{name}: {used} s");
+    }
+    let before = cpu();
+    thread::sleep(Duration::from_secs(1));
+    if let Some(used) = cpu().zip(before).map(|(after, before)| after - before) {
+        assert!(used < 0.5, "{used} s of processor time were used with nothing to do");
+    }
+}
+
+#[test]
+fn the_expression_that_held_a_slot_for_ever_is_refused_at_once() {
+    let constraints = constraints();
+    let regex = Constraint::Regex(r"(\w{0,250}\s?){0,250}".into());
+    for _ in 0..200 {
+        let error = constraints.matcher(&regex).err().unwrap().to_string();
+        assert!(error.contains("repeats too much"), "{error}");
+    }
+    assert!(constraints.matcher(&Constraint::Regex(r"\w{0,250}".into())).is_ok());
+}
