@@ -9,7 +9,7 @@ use crate::args::LoadArgs;
 use crate::demo;
 use crate::failure::Result;
 use crate::names;
-use crate::output::Spinner;
+use crate::output::{Spinner, note};
 
 /// A model to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,4 +113,9 @@ impl Source {
             }
         })
     }
+}
+
+/// Says what `model` tells its users.
+pub fn tell_notices(model: &dyn TextModel) {
+    model.notices().into_iter().for_each(note);
 }

@@ -138,7 +138,22 @@ pub trait TextModel: Send + Sync {
         chat: &ChatOptions,
         options: &GenerateOptions,
     ) -> Result<Generation> {
-        self.generate(&self.render_chat(messages, chat)?.prompt(), options)
+        self.generate_answer(&self.render_chat(messages, chat)?, chat, options)
+    }
+
+    /// Answers `prompt`, rendered with `chat`. Stop strings count in what the answer says: not in
+    /// reasoning, calls and marks that the text shows. Without a body of its own: everywhere.
+    ///
+    /// # Errors
+    /// Those of [`generate`](Self::generate).
+    fn generate_answer(
+        &self,
+        prompt: &RenderedPrompt,
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<Generation> {
+        let _ = chat;
+        self.generate(&prompt.prompt(), options)
     }
 
     /// Answers a conversation in parts: reasoning, content and tool calls, told apart.
@@ -156,7 +171,7 @@ pub trait TextModel: Send + Sync {
         let mut options = options.clone();
         options.special_tokens |= reader.needs_special_tokens()
             && self.capabilities().require(Feature::SpecialTokens).is_ok();
-        let generation = self.generate(&prompt.prompt(), &options)?;
+        let generation = self.generate_answer(&prompt, chat, &options)?;
         Ok(Answering::new(generation, reader))
     }
 
@@ -194,6 +209,20 @@ pub trait TextModel: Send + Sync {
     ) -> Result<Vec<BatchResult>> {
         self.check_open()?;
         generate_each(self, prompts, options)
+    }
+
+    /// Answers every conversation, rendered with `chat`, like a batch of prompts.
+    ///
+    /// # Errors
+    /// As [`batch_generate`](Self::batch_generate).
+    fn batch_answer(
+        &self,
+        prompts: &[RenderedPrompt],
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<Vec<BatchResult>> {
+        self.check_open()?;
+        start_each(self, prompts, |prompt| self.generate_answer(prompt, chat, options))
     }
 
     /// The token ids of `text`, as a raw prompt has them.
@@ -367,8 +396,16 @@ fn generate_each<M: TextModel + ?Sized>(
     prompts: &[Prompt],
     options: &GenerateOptions,
 ) -> Result<Vec<BatchResult>> {
+    start_each(model, prompts, |prompt| model.generate(prompt, options))
+}
+
+fn start_each<M: TextModel + ?Sized, P>(
+    model: &M,
+    prompts: &[P],
+    start: impl Fn(&P) -> Result<Generation>,
+) -> Result<Vec<BatchResult>> {
     let started = Instant::now();
-    let results = queue_each(model, prompts, options)?;
+    let results = queue_each(prompts, start)?;
     if let Some(last) = model.last_metrics() {
         let outcomes = results.iter().filter_map(|result| result.outcome.as_ref());
         let sum = GenerateMetrics::sum(outcomes.map(|outcome| &outcome.metrics));
@@ -377,20 +414,19 @@ fn generate_each<M: TextModel + ?Sized>(
     Ok(results)
 }
 
-fn queue_each<M: TextModel + ?Sized>(
-    model: &M,
-    prompts: &[Prompt],
-    options: &GenerateOptions,
+fn queue_each<P>(
+    prompts: &[P],
+    start: impl Fn(&P) -> Result<Generation>,
 ) -> Result<Vec<BatchResult>> {
     let mut results = Vec::with_capacity(prompts.len());
     let mut running = VecDeque::new();
     for prompt in prompts {
-        let mut started = model.generate(prompt, options);
+        let mut started = start(prompt);
         while let Err(Error::QueueFull { .. }) = started
             && let Some(oldest) = running.pop_front()
         {
             results.push(collect(oldest));
-            started = model.generate(prompt, options);
+            started = start(prompt);
         }
         if let Err(
             error @ (Error::InvalidOption { .. } | Error::Unsupported { .. } | Error::Closed),

@@ -266,7 +266,9 @@ pub struct GenerateOptions {
     /// Makes draws repeatable: a draw depends on the seed and the step alone. `None`: a fresh one,
     /// which the [`Outcome`](crate::Outcome) tells.
     pub seed: Option<u64>,
-    /// Texts that end the generation and are not part of it; the earliest match counts.
+    /// Texts that end the generation and are not part of it; the earliest match counts. In an
+    /// answer to a conversation they count in what it says: see
+    /// [`TextModel::generate_answer`](crate::TextModel::generate_answer).
     pub stop: Vec<String>,
     /// Ids that end the generation and are not part of it, beside the model's own.
     pub stop_token_ids: Vec<u32>,

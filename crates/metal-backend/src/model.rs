@@ -1,11 +1,12 @@
 //! A loaded model as the contract sees it.
 
 mod attention;
+mod chats;
 mod honoured;
 mod laid;
 mod prompts;
 
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 use std::time::Instant;
 
 use inference_core::{
@@ -13,7 +14,7 @@ use inference_core::{
     EngineStatus, Error, Feature, GenerateOptions, Generation, LabelScore, LastMetrics, Message,
     ModelInfo, Prompt, RenderedPrompt, Result, TextModel, Token,
 };
-use inference_text::answer::{AnswerParser, Family, Tool};
+use inference_text::answer::{AnswerParser, Family};
 use inference_text::constraint::{self, Constraints};
 use inference_text::{
     AddSpecial, ChatFormat, Detokenizer, SkipSpecial, StopMatcher, TextError, Tokenizer,
@@ -21,7 +22,7 @@ use inference_text::{
 
 use crate::config::Config;
 use crate::engine::{
-    ClassifyJob, DrawOptions, Engine, Job, JobSender, PromptLogprobs, Scores, TextState,
+    ClassifyJob, DrawOptions, Engine, Job, JobSender, PromptLogprobs, Scores, Stops, TextState,
 };
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
@@ -32,9 +33,6 @@ use crate::special_tokens::special_tokens;
 use crate::weights::Checkpoint;
 use honoured::{capabilities, refused_by_ranks};
 use laid::Laid;
-
-/// Variables of a chat template that are no arguments of it.
-const CONVERSATION: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
 
 /// A model on its engine thread, with its tokenizer and chat format.
 pub(crate) struct MlxModel {
@@ -50,6 +48,8 @@ pub(crate) struct MlxModel {
     sight: Option<Sight>,
     /// How the chat template writes reasoning and tool calls, once that was asked.
     family: OnceLock<Family>,
+    /// Whether users were told that chats have no format.
+    told_of_lines: Once,
 }
 
 /// The text side of a model.
@@ -97,7 +97,7 @@ impl Text {
         }
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.special_tokens = special_tokens(&self.tokenizer);
-        info.chat_template = self.chat.source().to_owned();
+        info.chat_template = self.chat.source();
         let reason = constraint::refusal(&self.tokenizer, &info.eos_token_ids, info.vocab_size);
         refused.extend(reason.map(|reason| (Feature::Constraint, reason)));
         (info, capabilities(kernels, &refused))
@@ -129,8 +129,7 @@ impl MlxModel {
             text.complete(description, kernels, sight.as_ref().map_err(Clone::clone));
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
-        let family = OnceLock::new();
-        Ok(MlxModel {
+        let model = MlxModel {
             engine,
             text,
             defaults,
@@ -139,8 +138,11 @@ impl MlxModel {
             constraints,
             attention_layers,
             sight: sight.ok(),
-            family,
-        })
+            family: OnceLock::new(),
+            told_of_lines: Once::new(),
+        };
+        model.tell_of_fault();
+        Ok(model)
     }
 
     /// What can be told of a model without loading its weights.
@@ -269,7 +271,13 @@ impl MlxModel {
         Ok(tokens)
     }
 
-    fn start(&self, laid: Laid, options: &GenerateOptions) -> Result<Generation> {
+    /// Starts a generation. Stop strings count where `parser` finds content, or everywhere.
+    fn start(
+        &self,
+        laid: Laid,
+        options: &GenerateOptions,
+        parser: Option<AnswerParser>,
+    ) -> Result<Generation> {
         self.engine.check_open()?;
         options.validate()?;
         self.capabilities.check_generate(options)?;
@@ -299,43 +307,33 @@ impl MlxModel {
             protected_ids: self.text.protected_ids.clone(),
             constraint,
             prompt_logprobs,
-            text: Some(TextState::new(detokenizer, stops)),
+            text: Some(TextState::new(detokenizer, Stops::new(stops, parser))),
             output: JobSender::new(output),
             queued_at: Instant::now(),
             options,
         })?;
         Ok(generation)
     }
-
-    /// What the chat format has no place for would be ignored silently.
-    fn refuse_unread(&self, chat: &ChatOptions) -> Result<()> {
-        let refuse = |what: &str, reason: &str| {
-            Err(Error::Unsupported { what: what.to_owned(), reason: reason.to_owned() })
-        };
-        if !chat.tools.is_empty() && !self.text.chat.reads("tools") {
-            return refuse("tools", "the model's chat format has no place for them");
-        }
-        for (name, _) in &chat.template_kwargs {
-            if CONVERSATION.contains(&name.as_str()) {
-                return refuse(name, "the conversation itself sets this variable of the template");
-            }
-            if !self.text.chat.reads(name) {
-                return refuse(name, "the model's chat format does not read it");
-            }
-        }
-        Ok(())
-    }
 }
 
 impl TextModel for MlxModel {
     fn generate(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Generation> {
-        self.start(self.laid_out(prompt)?, options)
+        self.start(self.laid_out(prompt)?, options, None)
+    }
+
+    fn generate_answer(
+        &self,
+        prompt: &RenderedPrompt,
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<Generation> {
+        // Without stop strings nothing has to be told apart.
+        let parser = (!options.stop.is_empty()).then(|| self.answer_parser(prompt, chat));
+        self.start(self.laid_out(&prompt.prompt())?, options, parser)
     }
 
     fn answer_reader(&self, prompt: &RenderedPrompt, chat: &ChatOptions) -> Box<dyn AnswerReader> {
-        let family = *self.family.get_or_init(|| Family::probe(self));
-        let tools = Tool::of_values(&chat.tools);
-        Box::new(AnswerParser::with_schemas(family, &prompt.text, &tools))
+        Box::new(self.answer_parser(prompt, chat))
     }
 
     fn classify(
@@ -405,6 +403,7 @@ impl TextModel for MlxModel {
     fn render_chat(&self, messages: &[Message], chat: &ChatOptions) -> Result<RenderedPrompt> {
         self.engine.check_open()?;
         self.refuse_unread(chat)?;
+        self.tell_of_lines();
         self.rendered(messages, chat)
     }
 

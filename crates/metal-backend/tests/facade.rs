@@ -267,3 +267,80 @@ fn a_path_is_loaded_by_what_the_program_registered() {
     mlx.close();
     assert!(!mlx.available());
 }
+
+/// The words of an answer that thinks two lines, and says two.
+const THINKING: [&str; 9] = ["a", "<think>", "hm", "<0x0A>", "so", "</think>", "▁yes", "\n", "no"];
+
+#[test]
+fn stop_strings_count_in_what_an_answer_says_and_in_all_of_a_continued_text() {
+    let script = [2, 3, 4, 5, 6, 7, 8, 9, 10, EOS];
+    let model = recites(&THINKING, &script).file("chat_template.jinja", BARE).model();
+    let messages = [Message::user("a")];
+    let stopped_by = |stop: &str| GenerateOptions {
+        stop: vec![stop.to_owned()],
+        temperature: Some(0.0),
+        ..GenerateOptions::default()
+    };
+    let chat = ChatOptions::default();
+    for (stop, content, tokens) in
+        [("\n", "yes", 7), ("hm", "yes\nno", 8), ("think", "yes\nno", 8), ("es\nn", "y", 8)]
+    {
+        let options = stopped_by(stop);
+        let mut answering = model.answer(&messages, &chat, &options).unwrap();
+        answering.by_ref().for_each(|piece| drop(piece.unwrap()));
+        let answer = answering.answer().clone();
+        assert_eq!(
+            (answer.reasoning.as_str(), answer.content.as_str()),
+            ("hm\nso", content),
+            "{stop}"
+        );
+        let outcome = answering.generation().outcome().unwrap();
+        assert_eq!(outcome.metrics.generated_tokens, tokens, "{stop}");
+        let is_stopped =
+            matches!(&outcome.finish_reason, FinishReason::StopText(text) if text == stop);
+        assert_eq!(is_stopped, content != "yes\nno", "{stop}");
+        let (text, _) = model.chat(&messages, &chat, &options).unwrap().collect_text().unwrap();
+        assert_eq!(text, format!("<think>hm\nso</think> {content}"), "{stop}");
+        let prompts = [model.render_chat(&messages, &chat).unwrap()];
+        let results = model.batch_answer(&prompts, &chat, &options).unwrap();
+        let whole: String = results[0].tokens.iter().map(|token| token.text.as_str()).collect();
+        assert_eq!(whole, text, "{stop}");
+    }
+    let continued = |stop: &str| {
+        let generation = model.generate(&"a".into(), &stopped_by(stop)).unwrap();
+        generation.collect_text().unwrap().0
+    };
+    assert_eq!((continued("\n").as_str(), continued("think").as_str()), ("<think>hm", "<"));
+}
+
+#[test]
+fn a_template_that_cannot_be_read_is_told_of_and_blocks_chats_alone() {
+    let checkpoint = recites(&["a", "b"], &[2, 3, EOS]).file("chat_template.jinja", "{% if %}");
+    let model = checkpoint.model();
+    let notices = model.notices();
+    assert!(notices.len() == 1 && notices[0].contains("`default`, line 1"), "{notices:?}");
+    let (text, _) =
+        model.generate(&"a".into(), &GenerateOptions::default()).unwrap().collect_text().unwrap();
+    assert_eq!(text, "b");
+    assert_eq!(model.classify(&["a".into()], &Default::default()).unwrap()[0].token.id, 3);
+    let messages = [Message::user("a")];
+    let error = model.render_chat(&messages, &ChatOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("chat template, line 1"), "{error}");
+    assert!(
+        model.info().chat_template.contains("cannot be read"),
+        "{}",
+        model.info().chat_template
+    );
+}
+
+#[test]
+fn a_model_without_a_format_says_so_once_it_chats() {
+    let model = recites(&["a", "b"], &[2, 3, EOS]).model();
+    model.generate(&"a".into(), &GenerateOptions::default()).unwrap().collect_text().unwrap();
+    assert_eq!(model.notices(), Vec::<String>::new());
+    let messages = [Message::user("a")];
+    for told in [1, 0] {
+        assert_eq!(model.render_chat(&messages, &ChatOptions::default()).unwrap().text, "a");
+        assert_eq!(model.notices().len(), told);
+    }
+}

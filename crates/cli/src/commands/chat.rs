@@ -8,7 +8,7 @@ mod slash;
 
 use std::time::Duration;
 
-use inference_core::{CancelToken, Error, LoadOptions, Piece, TextModel};
+use inference_core::{CancelToken, ChatOptions, Error, LoadOptions, Message, Piece, TextModel};
 
 use self::lines::Lines;
 use self::reader::{Reader, Typed};
@@ -21,7 +21,7 @@ use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then, with_timeout};
 use crate::output::{counted, dim_note, note, report};
 use crate::pictures;
-use crate::source::Source;
+use crate::source::{Source, tell_notices};
 
 /// Bytes for earlier turns where nothing else is asked for.
 const PREFIX_CACHE: u64 = 256 << 20;
@@ -43,11 +43,14 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let model = load_with_cache(&source, load, args)?;
     let tell = || {
         if !args.quiet {
-            model.notices().into_iter().for_each(note);
+            tell_notices(model.as_ref());
         }
     };
     tell();
     let chat = args.template.with_effort(chat, model.as_ref())?;
+    // What there is to say of the chat format is said before the first turn.
+    let _ = model.render_chat(&[Message::user("Hello")], &ChatOptions::default());
+    tell();
     if reader.is_terminal() && !args.quiet {
         note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
     }

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
 use crate::pictures;
-use crate::source::Source;
+use crate::source::{Source, tell_notices};
 
 /// Prompts that are handed to the model together; their results are printed together.
 const GROUP: usize = 128;
@@ -36,6 +36,9 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
     let prompts = args.prompts()?;
     let shown = args.images.read()?;
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
+    if !args.quiet {
+        tell_notices(model.as_ref());
+    }
     let chat = args.template.with_effort(chat, model.as_ref())?;
 
     let cancel = CancelToken::new();

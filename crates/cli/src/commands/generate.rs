@@ -16,7 +16,7 @@ use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
-use crate::source::Source;
+use crate::source::{Source, tell_notices};
 use crate::streaming;
 
 /// Answers the prompt that `args` tell.
@@ -40,6 +40,12 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
         None => Asked::One(Input::read(args)?),
     };
     let model = Source::choose(&args.load)?.load(&load, args.quiet || args.json)?;
+    let tell = || {
+        if !args.quiet {
+            tell_notices(model.as_ref());
+        }
+    };
+    tell();
     let chat = args.template.with_effort(chat, model.as_ref())?;
 
     let cancel = CancelToken::new();
@@ -51,6 +57,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     };
     let interrupted = watch.fired();
     drop(watch);
+    tell();
     match end {
         Ok(FinishReason::Cancelled) | Err(Failure::Model(Error::Cancelled)) => {
             Err(ended_early(interrupted, args.timeout, "the text was complete"))
@@ -145,7 +152,8 @@ fn collect(
     let ids = answering.generation().prompt_ids();
     let mut report = Report::new(ids, prompt.as_deref(), &tokens, &outcome, top);
     if answering.needs_special_tokens() && !args.special_tokens {
-        report.text = without_marks(model, &report.token_ids, &outcome.finish_reason)?;
+        report.text =
+            without_marks(model, &report.token_ids, &outcome.finish_reason, &report.text)?;
     }
     report.answer = (!args.raw).then(|| Parts::from(answering.answer()));
     print_json(&report)?;
@@ -155,22 +163,47 @@ fn collect(
     Ok(outcome.finish_reason)
 }
 
-/// The text of `ids` without special tokens, to the stop text that ended it.
-fn without_marks(model: &dyn TextModel, ids: &[u32], end: &FinishReason) -> Result<String> {
+/// The text of `ids` without special tokens, to the stop text that ended it. `shown` is the text
+/// with them.
+fn without_marks(
+    model: &dyn TextModel,
+    ids: &[u32],
+    end: &FinishReason,
+    shown: &str,
+) -> Result<String> {
     let mut text = model.decode(ids)?;
-    if let FinishReason::StopText(stop) = end
-        && let Some(at) = text.find(stop.as_str())
-    {
-        text.truncate(at);
+    if let FinishReason::StopText(stop) = end {
+        text.truncate(stopped_at(&text, stop, shown));
     }
     Ok(text)
+}
+
+/// Where in `text` the stop text lies that ended it. It may stand in the reasoning too, where it
+/// ends nothing. `shown`, the text with its marks, ends where `text` does.
+fn stopped_at(text: &str, stop: &str, shown: &str) -> usize {
+    let alike = |at: &usize| {
+        let pairs = text[..*at].bytes().rev().zip(shown.bytes().rev());
+        pairs.take_while(|(one, other)| one == other).count()
+    };
+    // Of several that are alike, the first.
+    let found: Vec<usize> = text.match_indices(stop).map(|(at, _)| at).collect();
+    found.into_iter().rev().max_by_key(alike).unwrap_or(text.len())
 }
 
 #[cfg(test)]
 mod tests {
     use inference_core::Token;
 
-    use super::token_line;
+    use super::{stopped_at, token_line};
+
+    #[test]
+    fn a_stop_text_in_the_reasoning_ends_no_text() {
+        let text = "Hm.\nSo.\n\nYes.\n\nNo";
+        let shown = "<think>Hm.\nSo.</think>\n\nYes.";
+        assert_eq!(&text[..stopped_at(text, "\n", shown)], "Hm.\nSo.\n\nYes.");
+        assert_eq!(stopped_at("a\nb\n", "\n", "a"), 1);
+        assert_eq!(stopped_at("a", "b", "a"), 1);
+    }
 
     #[test]
     fn a_tokens_line_shows_its_spaces_and_line_ends() {

@@ -111,15 +111,25 @@ pub fn json_calls(text: &str, tools: &Tools, arguments: Arguments) -> Option<Vec
 }
 
 /// `text` where it is a JSON object; what it says where it is a string that holds one; `{}` where
-/// it is `null`.
+/// it is empty: `null`, `""`, `[]`.
 fn object_text(text: &str) -> Option<String> {
+    let none = || Some("{}".to_owned());
     match json_kind(text)? {
         "object" => Some(text.trim().to_owned()),
         "string" => {
             let inner: String = serde_json::from_str(text).ok()?;
-            (json_kind(&inner)? == "object").then(|| inner.trim().to_owned())
+            let inner = inner.trim();
+            match json_kind(inner) {
+                Some("object") => Some(inner.to_owned()),
+                Some("null") => none(),
+                _ if inner.is_empty() => none(),
+                _ => None,
+            }
         }
-        "null" => Some("{}".to_owned()),
+        "array" if serde_json::from_str::<Vec<&RawValue>>(text).is_ok_and(|all| all.is_empty()) => {
+            none()
+        }
+        "null" => none(),
         _ => None,
     }
 }

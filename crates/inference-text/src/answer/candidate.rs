@@ -1,13 +1,15 @@
 //! What may become tool calls: followed from its mark to its end, then judged.
 
 use super::call::{Arguments, Call, Tools, json_calls};
-use super::elements::{CODER, ElementScan, GLM};
+use super::closing::CloseScan;
+use super::elements::{ElementScan, Ends};
 use super::format::{Kind, Opening};
 use super::gemma;
 use super::header;
 use super::json_scan::{JsonScan, Step};
-use super::marks::{Found, Prefix, after_space, find, prefix};
+use super::marks::{Prefix, after_space, is_space, prefix};
 use super::python::{self, ListScan};
+use super::tags::{CODER, GLM};
 
 /// The keys of a call; JSON without a mark that begins with another one is an answer.
 const KEYS: &[&str] = &["name", "type", "id", "arguments", "parameters"];
@@ -19,6 +21,9 @@ const LIMIT: usize = 512;
 #[derive(Debug)]
 pub struct Candidate {
     opening: Opening,
+    ends: Ends,
+    /// Whether ends in values of elements were weighed in vain.
+    weighed_in_vain: bool,
     /// What lies before this byte needs no second look.
     at: usize,
     /// The calls so far, of which there is at least one, and where the last one ends.
@@ -47,12 +52,24 @@ enum Phase {
     /// Anything up to the closing mark.
     Until {
         start: usize,
+        scan: CloseScan,
     },
     /// What may follow a call that ends before this byte: further closing marks, those from `closed` on, and calls.
     Tail {
         end: usize,
         closed: usize,
+        of: Written,
     },
+}
+
+/// What a call is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// JSON with its name, behind which another one may follow.
+    Call,
+    /// JSON with its arguments.
+    Arguments,
+    Otherwise,
 }
 
 /// What JSON is.
@@ -67,8 +84,16 @@ enum Body {
 }
 
 impl Candidate {
-    pub fn new(opening: Opening) -> Candidate {
-        Candidate { opening, at: opening.mark.len(), found: None, phase: Phase::Lead }
+    pub fn new(opening: Opening, ends: Ends) -> Candidate {
+        let (at, phase) = (opening.mark.len(), Phase::Lead);
+        Candidate { opening, ends, weighed_in_vain: false, at, found: None, phase }
+    }
+
+    /// Whether more of the text was looked through than the calls have, for ends that are not
+    /// there.
+    pub fn weighed_in_vain(&self) -> bool {
+        let of_element = matches!(&self.phase, Phase::Element(scan) if scan.weighed_in_vain());
+        self.weighed_in_vain || of_element
     }
 
     /// What it began with.
@@ -85,23 +110,17 @@ impl Candidate {
                     let start = *start;
                     self.header(text, start, tools)
                 }
-                Phase::Json { scan, .. } => Err(scan.scan(text)),
+                Phase::Json { scan, .. } => {
+                    let step = scan.scan(text);
+                    Err(self.opening.lacking(step, text))
+                }
                 Phase::List { scan, .. } => Err(scan.scan(text, tools)),
                 Phase::Element(scan) => Err(scan.scan(text, tools)),
-                Phase::Until { .. } => Err(match find(&text[self.at..], &[self.opening.close]) {
-                    Found::Mark(at, _) => Step::Done(self.at + at),
-                    Found::Nothing(at) => {
-                        self.at += at;
-                        Step::More
-                    }
-                }),
-                Phase::Tail { end, closed } => {
-                    let (end, closed) = (*end, *closed);
-                    match self.tail(text, end, closed) {
-                        Ok(phase) => Ok(phase),
-                        Err(step) => return step,
-                    }
-                }
+                Phase::Until { scan, .. } => Err(scan.scan(text)),
+                Phase::Tail { .. } => match self.tail(text) {
+                    Ok(phase) => Ok(phase),
+                    Err(step) => return step,
+                },
             };
             match (step, &self.found) {
                 (Ok(phase), _) => self.phase = phase,
@@ -115,19 +134,28 @@ impl Candidate {
 
     /// What the scan comes to if nothing follows `text`.
     pub fn finish(&mut self, text: &str, tools: &Tools) -> Step {
-        if let Phase::Until { .. } = self.phase {
-            let close = self.opening.close;
-            let cut = (0..close.len())
-                .rev()
-                .find(|&len| close.is_char_boundary(len) && text.ends_with(&close[..len]));
-            self.judge(text, text.len() - cut.unwrap_or(0), tools);
-        }
-        if let Phase::Element(scan) = &mut self.phase
-            && let Some(end) = scan.finish(text)
-        {
+        loop {
+            let end = match &mut self.phase {
+                Phase::Until { .. } => {
+                    let close = self.opening.close;
+                    let cut = (0..close.len())
+                        .rev()
+                        .find(|&len| close.is_char_boundary(len) && text.ends_with(&close[..len]));
+                    Some(text.len() - cut.unwrap_or(0))
+                }
+                Phase::Element(scan) => scan.finish(text, tools),
+                _ => None,
+            };
+            let Some(end) = end else { break };
             self.judge(text, end, tools);
+            // A call that ends before the text does may be followed by another one.
+            match self.scan(text, tools) {
+                Step::More => {}
+                step => return step,
+            }
         }
         match (&self.phase, &self.found) {
+            (Phase::Tail { end, .. }, Some((_, last))) if last < end => Step::Done(*last),
             // The beginning of a closing mark belongs to it.
             (Phase::Tail { .. }, _) => Step::Done(text.len()),
             (_, Some((_, end))) => Step::Done(*end),
@@ -142,16 +170,17 @@ impl Candidate {
 
     /// Skips whitespace and sees what follows.
     fn lead(&mut self, text: &str) -> Result<Phase, Step> {
-        let close = self.opening.close;
+        let (opening, ends) = (self.opening, self.ends);
         if let Kind::Element(tags) = self.opening.kind {
-            return Ok(Phase::Element(ElementScan::new(tags, 0, close)));
+            return Ok(Phase::Element(ElementScan::new(tags, 0, self.opening, self.ends)));
         }
         let rest = after_space(&text[self.at..]);
         let start = text.len() - rest.len();
         self.at = start;
         let json =
             |keys| Phase::Json { start, body: Body::Calls, scan: JsonScan::new(start, keys) };
-        let element = |tags| Phase::Element(ElementScan::new(tags, start, close));
+        let element = |tags| Phase::Element(ElementScan::new(tags, start, opening, ends));
+        let until = |scan| Phase::Until { start, scan };
         let Some(first) = rest.bytes().next() else { return Err(Step::More) };
         match (self.opening.kind, first) {
             (Kind::JsonOrList, b'{') => Ok(json(Some(KEYS))),
@@ -165,8 +194,10 @@ impl Candidate {
                     Some(false) => Ok(Phase::List { start, scan: ListScan::new(start) }),
                 }
             }
-            (Kind::Python, _) => Ok(Phase::Until { start }),
-            (Kind::Gemma(_), first) if first != b'{' => Ok(Phase::Until { start }),
+            (Kind::Python, _) => Ok(until(CloseScan::python(start, opening.close, ends))),
+            (Kind::Gemma(quote), first) if first != b'{' => {
+                Ok(until(CloseScan::quoted(start, opening.close, quote, ends)))
+            }
             (Kind::JsonOrList, _) => Err(Step::Bad(start)),
             (_, b'{' | b'[') => Ok(json(None)),
             (Kind::Hermes, b'<') => match prefix(rest, CODER.open) {
@@ -174,9 +205,7 @@ impl Candidate {
                 Prefix::Part => Err(Step::More),
                 Prefix::No => Err(Step::Bad(start)),
             },
-            (Kind::Hermes, _) => {
-                Ok(Phase::Element(ElementScan::new(&GLM, start, self.opening.mark)))
-            }
+            (Kind::Hermes, _) => Ok(element(&GLM)),
             (Kind::Elements(tags), _) => Ok(element(tags)),
             (Kind::Named(_), _) => Ok(Phase::Header { start }),
             (Kind::Json | Kind::Gemma(_) | Kind::Element(_), _) => Err(Step::Bad(start)),
@@ -199,27 +228,43 @@ impl Candidate {
     /// Takes the body, which ends before byte `end`, for what it is.
     fn judge(&mut self, text: &str, end: usize, tools: &Tools) {
         let json = |text: &str, arguments| json_calls(text, tools, arguments);
+        let mut end = end;
+        let mut of = Written::Otherwise;
         let calls = match &self.phase {
-            Phase::Json { start, body, .. } => {
-                let text = &text[*start..end];
+            Phase::Json { start, body, scan } => {
+                let text = format!("{}{}", &text[*start..end], scan.closers());
+                of = if matches!(body, Body::Calls) { Written::Call } else { Written::Arguments };
                 match (body, self.opening.kind) {
-                    (Body::Of(name), _) => tools.call(name, text).map(|call| vec![call]),
-                    (Body::Unnamed, _) => tools.fitting(text).map(|call| vec![call]),
-                    (Body::Calls, Kind::JsonOrList) => json(text, Arguments::Required),
-                    (Body::Calls, _) => json(text, Arguments::Optional),
+                    (Body::Of(name), _) => tools.call(name, &text).map(|call| vec![call]),
+                    (Body::Unnamed, _) => tools.fitting(&text).map(|call| vec![call]),
+                    (Body::Calls, Kind::JsonOrList) => json(&text, Arguments::Required),
+                    (Body::Calls, _) => json(&text, Arguments::Optional),
                 }
             }
             Phase::List { start, .. } => python::calls(&text[*start..end], tools),
-            Phase::Element(scan) => scan.call(tools).map(|call| vec![call]),
-            Phase::Until { start } => match self.opening.kind {
-                Kind::Gemma(quote) => gemma::calls(&text[*start..end], quote, tools),
-                _ => python::calls(&text[*start..end], tools)
-                    .or_else(|| json(&text[*start..end], Arguments::Required)),
-            },
+            Phase::Element(scan) => {
+                self.weighed_in_vain |= scan.weighed_in_vain();
+                scan.call(tools).map(|call| vec![call])
+            }
+            Phase::Until { start, scan } => {
+                let read = |end: usize| match self.opening.kind {
+                    Kind::Gemma(quote) => gemma::calls(&text[*start..end], quote, tools),
+                    _ => python::calls(&text[*start..end], tools)
+                        .or_else(|| json(&text[*start..end], Arguments::Required)),
+                };
+                match (read(end), scan.within_string().filter(|first| *first < end)) {
+                    (None, Some(first)) => {
+                        end = first;
+                        self.weighed_in_vain = true;
+                        read(first)
+                    }
+                    (calls, _) => calls,
+                }
+            }
             Phase::Lead | Phase::Header { .. } | Phase::Tail { .. } => None,
         };
         self.at = end;
-        self.phase = Phase::Tail { end, closed: 0 };
+        self.phase = Phase::Tail { end, closed: 0, of };
         if let Some(calls) = calls {
             let (found, last) = self.found.get_or_insert_default();
             found.extend(calls);
@@ -228,49 +273,96 @@ impl Candidate {
     }
 
     /// Takes closing marks along, where they follow, and sees whether another call does.
-    fn tail(&mut self, text: &str, end: usize, closed: usize) -> Result<Phase, Step> {
+    fn tail(&mut self, text: &str) -> Result<Phase, Step> {
+        let Phase::Tail { end, closed, of } = self.phase else { return Err(Step::More) };
+        match &self.found {
+            // What was no call stays text.
+            Some((_, last)) if *last < end => return Err(Step::Done(*last)),
+            _ => {}
+        }
         let (closes, next): (&[&str], &str) = match self.opening.kind {
             Kind::Named(names) => (names.closes, names.open),
             Kind::Elements(tags) => (&[], tags.open),
             _ => (&[], ""),
         };
         let close = self.opening.close;
-        // What was no call ends where it ended.
-        let next =
-            if self.found.as_ref().is_some_and(|(_, last)| *last >= end) { next } else { "" };
+        let next = if self.found.is_some() { next } else { "" };
         if close.is_empty() && next.is_empty() && closes.is_empty() {
             return Err(Step::Done(end));
         }
         let rest = after_space(&text[self.at..]);
         self.at = text.len() - rest.len();
-        let mut part = false;
+        let found = self.found.is_some();
+        let mut follows = Follows { part: false, rest };
         for (index, mark) in closes.iter().enumerate().skip(closed) {
-            match prefix(rest, mark) {
-                Prefix::Whole => {
-                    self.at += mark.len();
-                    if let Some((_, last)) = &mut self.found {
-                        *last = self.at;
-                    }
-                    return Ok(Phase::Tail { end: self.at, closed: index + 1 });
-                }
-                Prefix::Part => part = true,
-                Prefix::No => {}
+            if follows.is(mark) {
+                self.take_along(mark.len());
+                return Ok(Phase::Tail { end: self.at, closed: index + 1, of });
             }
         }
-        if !close.is_empty() {
-            match prefix(rest, close) {
-                Prefix::Whole => return Err(Step::Done(self.at + close.len())),
-                Prefix::Part => part = true,
-                Prefix::No => {}
-            }
+        if !close.is_empty() && follows.is(close) {
+            return Err(Step::Done(self.at + close.len()));
         }
-        if !next.is_empty() {
-            match prefix(rest, next) {
-                Prefix::Whole => return Ok(Phase::Lead),
-                Prefix::Part => part = true,
-                Prefix::No => {}
-            }
+        if !next.is_empty() && follows.is(next) {
+            return Ok(Phase::Lead);
         }
-        Err(if part { Step::More } else { Step::Done(end) })
+        if found && of == Written::Call && rest.starts_with(['{', '[']) && closed == 0 {
+            return Ok(Phase::Lead);
+        }
+        let brackets =
+            rest.len() - rest.trim_start_matches(|c| is_space(c) || "}]".contains(c)).len();
+        if found && of != Written::Otherwise && rest.starts_with(['}', ']']) {
+            let mut beyond = Follows { part: false, rest: &rest[brackets..] };
+            let marks = closes.iter().copied().chain([close, next]);
+            if marks.filter(|mark| !mark.is_empty()).any(|mark| beyond.is(mark)) {
+                // A bracket too many.
+                self.take_along(brackets);
+                return Ok(Phase::Tail { end: self.at, closed, of });
+            }
+            follows.part |= beyond.part || beyond.rest.is_empty();
+        }
+        Err(if follows.part { Step::More } else { Step::Done(end) })
+    }
+
+    /// Makes the next `len` bytes part of the calls.
+    fn take_along(&mut self, len: usize) {
+        self.at += len;
+        if let Some((_, last)) = &mut self.found {
+            *last = self.at;
+        }
+    }
+}
+
+/// What follows a call.
+struct Follows<'a> {
+    rest: &'a str,
+    /// Whether it may be one of the marks that it was held against, once there is more of it.
+    part: bool,
+}
+
+impl Follows<'_> {
+    fn is(&mut self, mark: &str) -> bool {
+        let stands = prefix(self.rest, mark);
+        self.part |= stands == Prefix::Part;
+        stands == Prefix::Whole
+    }
+}
+
+impl Opening {
+    /// What a scan of JSON comes to where the call's end follows without the value's last brackets:
+    /// the value ends before it.
+    fn lacking(&self, step: Step, text: &str) -> Step {
+        let Step::Bad(at) = step else { return step };
+        let closes = match self.kind {
+            Kind::Named(names) => names.closes,
+            _ => &[],
+        };
+        let mut follows = Follows { rest: &text[at..], part: false };
+        let marks = closes.iter().copied().chain([self.close]);
+        match marks.filter(|mark| !mark.is_empty()).any(|mark| follows.is(mark)) {
+            true => Step::Done(at),
+            false if follows.part => Step::More,
+            false => step,
+        }
     }
 }

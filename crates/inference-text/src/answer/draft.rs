@@ -2,6 +2,7 @@
 
 use super::call::{Call, Tools};
 use super::candidate::Candidate;
+use super::elements::Ends;
 use super::format::Opening;
 use super::json_scan::Step;
 use super::marks::{Prefix, after_space, prefix};
@@ -20,7 +21,7 @@ pub struct Draft {
 impl Draft {
     /// A draft that begins with `opening`, one of `openings`.
     pub fn new(openings: &'static [Opening], opening: Opening) -> Draft {
-        let candidate = Some(Candidate::new(opening));
+        let candidate = Some(Candidate::new(opening, Ends::First));
         Draft { openings, calls: Vec::new(), at: 0, candidate }
     }
 
@@ -78,7 +79,7 @@ impl Draft {
         for opening in self.openings {
             match prefix(rest, opening.mark) {
                 Prefix::Whole => {
-                    self.candidate = Some(Candidate::new(*opening));
+                    self.candidate = Some(Candidate::new(*opening, Ends::First));
                     return Ok(());
                 }
                 Prefix::Part => step = Step::More,

@@ -1,8 +1,8 @@
 //! What each family's format consists of.
 
-use super::elements::{ATEM, CODER, INVOKE, SEED, Tags};
 use super::family::Family;
 use super::header::{DEEPSEEK, KIMI, MISTRAL, Names};
+use super::tags::{ATEM, CODER, INVOKE, SEED, Tags};
 use crate::reasoning::Begun;
 
 /// An opening and a closing mark.

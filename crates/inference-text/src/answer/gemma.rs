@@ -1,26 +1,43 @@
 //! Calls as `call:NAME{key:value}`, with strings between marks of their own (FunctionGemma, Gemma 4).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::call::{Call, Tools};
 use super::json_scan::MAX_DEPTH;
 use super::marks::is_space;
+use super::python::{self, Quotes};
 use super::typed::{Kinds, referred, typed};
+
+/// The most bytes of a key in quotes behind a value without them.
+const KEY_LIMIT: usize = 256;
 
 /// The calls of `text`, one after the other, whose strings are between two `quote`s.
 pub fn calls(text: &str, quote: &str, tools: &Tools) -> Option<Vec<Call>> {
-    let mut reader = Reader { rest: text, quote, depth: 0, root: None };
+    let mut reader = Reader { rest: text, quote, depth: 0, unended: BTreeSet::new(), root: None };
     let mut calls = Vec::new();
     while !reader.at_end() {
         if !reader.eat("call:") {
-            return None;
+            // Brackets too many.
+            let rest = reader.rest.trim_start_matches(|c| is_space(c) || "}]".contains(c));
+            return (rest.is_empty() && !calls.is_empty()).then_some(calls);
         }
         let (name, _) = reader.rest.split_once('{')?;
         reader.rest = &reader.rest[name.len()..];
+        let name = name.trim_matches(|c| is_space(c) || "'\"".contains(c));
         reader.root = tools.schema(name);
         calls.push(tools.call(name, &reader.object(reader.root)?)?);
     }
     (!calls.is_empty()).then_some(calls)
+}
+
+/// What a value is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Within {
+    Object,
+    /// No key can follow.
+    Array,
 }
 
 /// Reads the marks and writes JSON.
@@ -28,6 +45,8 @@ struct Reader<'a> {
     rest: &'a str,
     quote: &'a str,
     depth: usize,
+    /// Quotes, and what follows a string in them, which no more strings end with.
+    unended: BTreeSet<(char, &'static str)>,
     /// The schema of the call's arguments, where it is known.
     root: Option<&'a Value>,
 }
@@ -54,8 +73,8 @@ impl<'a> Reader<'a> {
         while !self.eat("}") {
             let key = if self.eat(self.quote) {
                 self.string()?
-            } else if self.rest.starts_with('"') {
-                self.json_string()?
+            } else if let Some(key) = self.literal(":") {
+                key
             } else {
                 let (key, _) = self.rest.split_once(':')?;
                 self.rest = &self.rest[key.len()..];
@@ -66,7 +85,7 @@ impl<'a> Reader<'a> {
             }
             let name: String = serde_json::from_str(&key).ok()?;
             let property = self.part(schema, |schema| schema.get("properties")?.get(&name));
-            fields.push(format!("{key}: {}", self.value(property, false)?));
+            fields.push(format!("{key}: {}", self.value(property, Within::Object)?));
             if !self.eat(",") && !self.rest.starts_with('}') {
                 return None;
             }
@@ -88,7 +107,7 @@ impl<'a> Reader<'a> {
         let mut items = Vec::new();
         while !self.eat("]") {
             let item = self.part(schema, |schema| schema.get("items"));
-            items.push(self.value(item, true)?);
+            items.push(self.value(item, Within::Array)?);
             if !self.eat(",") && !self.rest.starts_with(']') {
                 return None;
             }
@@ -96,9 +115,12 @@ impl<'a> Reader<'a> {
         Some(format!("[{}]", items.join(", ")))
     }
 
-    fn value(&mut self, schema: Option<&'a Value>, is_item: bool) -> Option<String> {
+    fn value(&mut self, schema: Option<&'a Value>, within: Within) -> Option<String> {
         if self.eat(self.quote) {
             return self.string();
+        }
+        if let Some(text) = self.literal(",}]") {
+            return Some(text);
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -107,8 +129,7 @@ impl<'a> Reader<'a> {
         let json = match self.rest.bytes().next()? {
             b'{' => self.object(schema)?,
             b'[' => self.array(schema)?,
-            b'"' => self.json_string()?,
-            _ => self.bare(schema, is_item)?,
+            _ => self.bare(schema, within)?,
         };
         self.depth -= 1;
         Some(json)
@@ -121,21 +142,34 @@ impl<'a> Reader<'a> {
         Some(Value::from(text).to_string())
     }
 
-    /// A string in JSON's own quotes.
-    fn json_string(&mut self) -> Option<String> {
-        let mut escaped = false;
-        let end = self.rest.bytes().skip(1).position(|byte| {
-            let closes = byte == b'"' && !escaped;
-            escaped = byte == b'\\' && !escaped;
-            closes
-        })?;
-        let (text, rest) = self.rest.split_at(end + 2);
+    /// A string in the quotes of JSON or Python, as JSON, which one of `ends` follows. Where
+    /// nothing follows so, a quote is the first letter of a text without quotes.
+    fn literal(&mut self, ends: &'static str) -> Option<String> {
+        let quote = self.rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let found = python::string(self.rest, ends, Quotes::Escaped).or_else(|| {
+            // Where none ended, no later one does.
+            let bare = !self.unended.contains(&(quote, ends));
+            bare.then(|| python::string(self.rest, ends, Quotes::Bare(ends))).flatten()
+        });
+        let Some((text, rest)) = found else {
+            self.unended.insert((quote, ends));
+            return None;
+        };
+        let written = self.rest[..self.rest.len() - rest.len()].trim_end_matches(is_space);
         self.rest = rest;
-        serde_json::from_str::<String>(text).is_ok().then(|| text.to_owned())
+        let is_json = serde_json::from_str::<String>(written).is_ok();
+        Some(if is_json { written.to_owned() } else { Value::from(text).to_string() })
     }
 
-    /// A text without quotes, by its schema; `is_item` where no key can follow it.
-    fn bare(&mut self, schema: Option<&Value>, is_item: bool) -> Option<String> {
+    /// Whether a string in quotes follows at the beginning of `rest`, and then a colon.
+    fn begins_quoted_key(&self, rest: &str) -> bool {
+        let window = &rest[..rest.floor_char_boundary(KEY_LIMIT)];
+        python::string(window, ":", Quotes::Escaped).is_some()
+    }
+
+    /// A text without quotes, by its schema.
+    fn bare(&mut self, schema: Option<&Value>, within: Within) -> Option<String> {
+        let is_item = within == Within::Array;
         let mut marks = self.rest.match_indices([',', '}', ']']);
         let (end, _) = marks.find(|(at, mark)| match *mark {
             "," => is_item || self.ends_field(&self.rest[at + 1..]),
@@ -150,8 +184,7 @@ impl<'a> Reader<'a> {
     /// Whether a comma before `rest` ends a field: another one follows, or the object's end.
     fn ends_field(&self, rest: &str) -> bool {
         let rest = rest.trim_start_matches(is_space);
-        let quotes = [self.quote, "\""];
-        if rest.starts_with('}') || quotes.iter().any(|quote| rest.starts_with(quote)) {
+        if rest.starts_with('}') || rest.starts_with(self.quote) || self.begins_quoted_key(rest) {
             return true;
         }
         let is_name = |c: char| c.is_alphanumeric() || "_-.$".contains(c);

@@ -1,10 +1,13 @@
 //! Harmony (gpt-oss) and Muse: messages with headers, some of them addressed to a tool.
 
+use std::ops::Range;
+
 use super::call::{Call, Tools};
 use super::candidate::Candidate;
+use super::elements::Ends;
 use super::format::FUNCTION_CALLS;
-use super::json_scan::Step;
-use super::marks::{Found, Prefix, after_space, find, prefix};
+use super::json_scan::{JsonScan, Step};
+use super::marks::{Found, Prefix, after_space, find, is_space, prefix};
 use super::output::Output;
 use super::piece::Piece;
 
@@ -65,6 +68,8 @@ pub struct Harmony {
     /// What was pushed; what lies before `cursor` is done with.
     text: String,
     cursor: usize,
+    /// How much of the answer lies before `text`.
+    base: usize,
     state: State,
     /// Whether a message of reasoning has ended, so that the next one begins on a line of its own.
     reasoned: bool,
@@ -124,14 +129,30 @@ impl Harmony {
             },
         };
         let (text, output) = (String::new(), Output::default());
-        Harmony { dialect, tools, text, cursor: 0, state, reasoned: false, output }
+        Harmony { dialect, tools, text, cursor: 0, base: 0, state, reasoned: false, output }
     }
 
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         self.text.push_str(text);
         while let Progress::Made = self.advance() {}
+        self.base += self.cursor;
         self.text.drain(..std::mem::take(&mut self.cursor));
         self.output.take()
+    }
+
+    /// What was found of content since the last time.
+    pub fn take_content(&mut self) -> Vec<Range<usize>> {
+        self.output.take_content()
+    }
+
+    /// How much of the answer it is certain of what it is.
+    pub fn certain(&self) -> usize {
+        let held = match &self.state {
+            State::Header { raw, .. } => raw.len(),
+            State::Call { header, .. } => header.len(),
+            State::Body(_) | State::Between => 0,
+        };
+        self.base + self.cursor - held
     }
 
     pub fn finish(&mut self) -> Vec<Piece> {
@@ -141,13 +162,14 @@ impl Harmony {
             // token, so a part of one is text.
             State::Header { begun, .. } if self.is_cut_header(&format!("{begun}{rest}")) => {}
             State::Header { raw, .. } => {
-                self.output.content(raw);
-                self.output.content(&rest);
+                self.content(raw, 0);
+                self.content(&rest, rest.len());
             }
             State::Body(kind) => self.emit(kind, &rest),
             State::Call { header, name, .. } => self.call(&header, &name, &rest),
-            State::Between => self.output.content(&rest),
+            State::Between => self.content(&rest, rest.len()),
         }
+        self.base += rest.len();
         self.output.take()
     }
 
@@ -210,7 +232,7 @@ impl Harmony {
                         self.go(State::Body(kind))
                     }
                     Address::Unknown => {
-                        self.output.content(&shown);
+                        self.content(&shown, 0);
                         self.go(State::Body(Kind::Content))
                     }
                 }
@@ -223,11 +245,11 @@ impl Harmony {
 
     /// What seemed to be a header is content, up to the mark that no header has.
     fn give_up(&mut self, raw: &'static str) -> Progress {
-        self.output.content(raw);
+        self.content(raw, 0);
         // Past a channel mark, which would begin a header again.
         let rest = &self.text[self.cursor..];
         if rest.starts_with(CHANNEL) {
-            self.output.content(CHANNEL);
+            self.content(CHANNEL, CHANNEL.len());
             self.cursor += CHANNEL.len();
         }
         self.go(State::Body(Kind::Content))
@@ -282,16 +304,21 @@ impl Harmony {
     fn emit(&mut self, kind: Kind, text: &str) {
         match kind {
             Kind::Reasoning => self.output.reasoning(text),
-            Kind::Content => self.output.content(text),
+            Kind::Content => self.content(text, text.len()),
         }
+    }
+
+    /// Adds content that ends so many bytes behind the cursor.
+    fn content(&mut self, text: &str, behind: usize) {
+        self.output.content(text, self.base + self.cursor + behind);
     }
 
     fn call(&mut self, header: &str, name: &str, arguments: &str) {
         match (self.dialect.calls)(name, arguments, &self.tools) {
             Some(calls) => calls.into_iter().for_each(|call| self.output.call(call)),
             None => {
-                self.output.content(header);
-                self.output.content(arguments);
+                self.content(header, 0);
+                self.content(arguments, arguments.len());
             }
         }
     }
@@ -352,10 +379,20 @@ fn recipient(header: &str, tools: &Tools) -> Address {
     }
 }
 
-/// The call whose arguments a message to a tool has. One without any may say nothing at all.
+/// The call whose arguments a message to a tool has. One without any may say nothing at all, and
+/// one may have brackets too many behind them.
 fn one_call(name: &str, text: &str, tools: &Tools) -> Option<Vec<Call>> {
-    let text = if after_space(text).is_empty() { "{}" } else { text };
-    tools.call(name, text).map(|call| vec![call])
+    let text = after_space(text);
+    if text.is_empty() {
+        return tools.call(name, "{}").map(|call| vec![call]);
+    }
+    let end = match JsonScan::new(0, None).scan(text) {
+        Step::Done(end) => end,
+        _ => text.len(),
+    };
+    let is_stray = text[end..].chars().all(|c| is_space(c) || "}]".contains(c));
+    let arguments = if is_stray { &text[..end] } else { text };
+    tools.call(name, arguments).map(|call| vec![call])
 }
 
 /// The calls of Muse's message to a tool, which are all that it has.
@@ -364,7 +401,7 @@ fn invoked(_: &str, text: &str, tools: &Tools) -> Option<Vec<Call>> {
     if !block.starts_with(FUNCTION_CALLS.mark) {
         return None;
     }
-    let mut candidate = Candidate::new(FUNCTION_CALLS);
+    let mut candidate = Candidate::new(FUNCTION_CALLS, Ends::Weighed);
     let end = match candidate.scan(block, tools) {
         Step::Done(end) => end,
         _ => match candidate.finish(block, tools) {

@@ -91,6 +91,11 @@ impl JsonScan {
         Step::More
     }
 
+    /// The brackets that end the value here; none where it has ended.
+    pub fn closers(&self) -> String {
+        self.closers.iter().rev().map(|byte| char::from(*byte)).collect()
+    }
+
     /// Lets the text begin `len` bytes later.
     pub fn forget(&mut self, len: usize) {
         self.at -= len;

@@ -12,6 +12,7 @@
 
 mod call;
 mod candidate;
+mod closing;
 mod draft;
 mod elements;
 mod family;
@@ -27,7 +28,10 @@ mod parser;
 mod piece;
 mod probe;
 mod python;
+mod stops;
+mod strings;
 mod tagged;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -39,3 +43,4 @@ pub use grammar::{
 };
 pub use parser::AnswerParser;
 pub use piece::{Piece, Tool};
+pub use stops::AnswerStops;

@@ -1,5 +1,7 @@
 //! The pieces found so far.
 
+use std::ops::Range;
+
 use super::call::Call;
 use super::piece::Piece;
 
@@ -8,12 +10,20 @@ use super::piece::Piece;
 pub struct Output {
     pieces: Vec<Piece>,
     calls: usize,
+    /// Where in the answer content is that was not told of yet.
+    content: Vec<Range<usize>>,
 }
 
 impl Output {
-    pub fn content(&mut self, text: &str) {
+    /// Adds content, which ends before byte `end` of the answer.
+    pub fn content(&mut self, text: &str, end: usize) {
         if text.is_empty() {
             return;
+        }
+        let start = end - text.len();
+        match self.content.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => self.content.push(start..end),
         }
         match self.pieces.last_mut() {
             Some(Piece::Content(last)) => last.push_str(text),
@@ -36,6 +46,11 @@ impl Output {
         self.calls += 1;
         self.pieces.push(Piece::ToolCall { index, name: call.name });
         self.pieces.push(Piece::Arguments { index, text: call.arguments });
+    }
+
+    /// Where content was found since the last time.
+    pub fn take_content(&mut self) -> Vec<Range<usize>> {
+        std::mem::take(&mut self.content)
     }
 
     /// The pieces since the last time.

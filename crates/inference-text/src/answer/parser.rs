@@ -1,5 +1,7 @@
 //! One parser for the answers of all families.
 
+use std::ops::Range;
+
 use inference_core::AnswerReader;
 
 use super::call::Tools;
@@ -83,6 +85,23 @@ impl AnswerParser {
         match &mut self.machine {
             Machine::Tagged(machine) => machine.finish(),
             Machine::Harmony(machine) => machine.finish(),
+        }
+    }
+
+    /// Where in the answer content was found since the last time, as bytes of all that was pushed.
+    /// Ranges that touch are one text.
+    pub(super) fn take_content(&mut self) -> Vec<Range<usize>> {
+        match &mut self.machine {
+            Machine::Tagged(machine) => machine.take_content(),
+            Machine::Harmony(machine) => machine.take_content(),
+        }
+    }
+
+    /// How many bytes of the answer it is certain of what they are.
+    pub(super) fn certain(&self) -> usize {
+        match &self.machine {
+            Machine::Tagged(machine) => machine.certain(),
+            Machine::Harmony(machine) => machine.certain(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::call::{Call, Tools, json_kind};
 use super::json_scan::{MAX_DEPTH, Step};
 use super::marks::is_space;
+use super::strings::{Place, Strings};
 
 /// The most bytes of a tool's name, with the whitespace around it.
 const NAME_LIMIT: usize = 256;
@@ -16,44 +17,25 @@ pub struct ListScan {
     /// Where the first call's name begins, until it was looked at.
     name: Option<usize>,
     closers: Vec<u8>,
-    quote: Option<Quote>,
-    escaped: bool,
-}
-
-/// A string that a scan is in.
-#[derive(Clone, Copy, Debug)]
-struct Quote {
-    byte: u8,
-    /// How many quotes stand side by side here.
-    run: u8,
-    /// Whether the string's text has begun.
-    begun: bool,
-    /// Whether three quotes began it, so that three end it.
-    triple: bool,
+    strings: Strings,
 }
 
 impl ListScan {
     /// A scan of the list whose bracket is at byte `at`.
     pub fn new(at: usize) -> ListScan {
-        ListScan { at, name: Some(at + 1), closers: Vec::new(), quote: None, escaped: false }
+        let (closers, strings) = (Vec::new(), Strings::default());
+        ListScan { at, name: Some(at + 1), closers, strings }
     }
 
     /// Goes on in `text`, which begins as it did the last time. The first name must be a tool's.
     pub fn scan(&mut self, text: &str, tools: &Tools) -> Step {
         let bytes = text.as_bytes();
         while let Some(&byte) = bytes.get(self.at) {
-            let known = match self.quote {
-                _ if self.escaped => {
-                    self.escaped = false;
-                    true
-                }
-                // Two quotes that no third one follows are an empty string.
-                Some(Quote { byte: quote, run: 2, begun: false, .. }) if quote != byte => {
-                    self.quote = None;
-                    self.between(byte, text, tools)
-                }
-                Some(quote) => self.within(quote, byte),
-                None => self.between(byte, text, tools),
+            let known = match self.strings.next(byte) {
+                // No name has a quote.
+                Place::Inside => self.name.is_none(),
+                Place::Outside => self.between(byte, text, tools),
+                Place::Broken => false,
             };
             if !known {
                 return Step::Bad(self.at);
@@ -64,21 +46,6 @@ impl ListScan {
             }
         }
         Step::More
-    }
-
-    /// A byte of a string.
-    fn within(&mut self, quote: Quote, byte: u8) -> bool {
-        let quote = match byte == quote.byte {
-            true if !quote.begun && quote.run == 2 => {
-                Quote { run: 0, begun: true, triple: true, ..quote }
-            }
-            true => Quote { run: quote.run + 1, ..quote },
-            false => Quote { run: 0, begun: true, ..quote },
-        };
-        self.escaped = byte == b'\\';
-        let over = quote.begun && quote.run == if quote.triple { 3 } else { 1 };
-        self.quote = (!over).then_some(quote);
-        byte != b'\n' || quote.triple
     }
 
     fn between(&mut self, byte: u8, text: &str, tools: &Tools) -> bool {
@@ -99,10 +66,6 @@ impl ListScan {
             }
         }
         match byte {
-            b'"' | b'\'' => {
-                self.quote = Some(Quote { byte, run: 1, begun: false, triple: false });
-                true
-            }
             b'(' => self.open(b')'),
             b'[' => self.open(b']'),
             b'{' => self.open(b'}'),
@@ -124,7 +87,8 @@ fn is_name(byte: u8) -> bool {
 /// The calls of `text`: lists of calls, calls, or calls that are printed, one after the other. Where
 /// they cannot be read as Python, quotes and line breaks inside strings may lack their backslash.
 pub fn calls(text: &str, tools: &Tools) -> Option<Vec<Call>> {
-    calls_with(text, tools, Quotes::Escaped).or_else(|| calls_with(text, tools, Quotes::Bare))
+    calls_with(text, tools, Quotes::Escaped)
+        .or_else(|| calls_with(text, tools, Quotes::Bare(",)]}:")))
 }
 
 /// The JSON of the one value that `text` is.
@@ -132,6 +96,18 @@ pub fn value(text: &str) -> Option<String> {
     let mut reader = Reader { rest: text, depth: 0, quotes: Quotes::Escaped };
     let json = reader.value()?;
     reader.at_end().then_some(json)
+}
+
+/// The string literal that `text` begins with, where one of `ends` follows it, and the text behind
+/// it.
+pub fn string<'a>(text: &'a str, ends: &str, quotes: Quotes) -> Option<(String, &'a str)> {
+    if !text.starts_with(['"', '\'']) {
+        return None;
+    }
+    let mut reader = Reader { rest: text, depth: 0, quotes };
+    let string = reader.literal()?;
+    reader.sees("");
+    reader.rest.starts_with(|c| ends.contains(c)).then_some((string, reader.rest))
 }
 
 fn calls_with(text: &str, tools: &Tools, quotes: Quotes) -> Option<Vec<Call>> {
@@ -163,11 +139,11 @@ fn calls_with(text: &str, tools: &Tools, quotes: Quotes) -> Option<Vec<Call>> {
 
 /// Where a string ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quotes {
+pub enum Quotes {
     /// At the first quote without a backslash, on its line.
     Escaped,
-    /// At the first quote that something follows which can follow a string.
-    Bare,
+    /// At the first quote without a backslash that one of these follows, which can follow a string.
+    Bare(&'static str),
 }
 
 /// Reads Python and writes JSON.
@@ -329,7 +305,10 @@ impl<'a> Reader<'a> {
     /// Whether a quote before `rest` ends a string.
     fn ends_string(&self, rest: &str) -> bool {
         let mut next = rest.chars().skip_while(|c| is_space(*c));
-        self.quotes == Quotes::Escaped || next.next().is_none_or(|c| ",)]}:".contains(c))
+        match self.quotes {
+            Quotes::Escaped => true,
+            Quotes::Bare(ends) => next.next().is_none_or(|c| ends.contains(c)),
+        }
     }
 }
 

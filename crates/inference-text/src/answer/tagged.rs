@@ -1,8 +1,11 @@
 //! Families that put reasoning and calls between marks in one run of text.
 
+use std::ops::Range;
+
 use super::call::{Call, Tools};
 use super::candidate::Candidate;
 use super::draft::Draft;
+use super::elements::Ends;
 use super::family::Family;
 use super::format::{
     Opening, SEPARATED, UNMARKED, answer_marks, begun_reasoning, calls_without_mark, openings,
@@ -13,6 +16,10 @@ use super::marks::{Found, Prefix, after_space, find, is_space, prefix};
 use super::output::Output;
 use super::piece::Piece;
 use crate::reasoning::Begun;
+
+/// How often the end of a call is looked for in vain up to the answer's end. Then the first end
+/// counts, so that the time stays linear.
+const DOUBTS: usize = 8;
 
 /// Reads one answer.
 #[derive(Debug)]
@@ -26,12 +33,16 @@ pub struct Tagged {
     /// What was pushed; what lies before `cursor` is done with.
     text: String,
     cursor: usize,
+    /// How much of the answer lies before `text`.
+    base: usize,
     /// How far from `cursor` on reasoning is known to go on.
     unclosed: usize,
     /// Whitespace before `cursor` that is dropped if a mark follows.
     space: String,
     /// Whether a call is the last thing but whitespace, which is dropped if nothing follows.
     after_call: bool,
+    /// How often ends were weighed in vain.
+    doubts: usize,
     state: State,
     output: Output,
 }
@@ -91,9 +102,11 @@ impl Tagged {
             marks,
             text: String::new(),
             cursor: 0,
+            base: 0,
             unclosed: 0,
             space: String::new(),
             after_call: false,
+            doubts: 0,
             state,
             output: Output::default(),
         }
@@ -103,8 +116,19 @@ impl Tagged {
         self.text.push_str(text);
         while let Progress::Made = self.advance() {}
         // Once a push, so that what is held back is not moved for each mark in it.
+        self.base += self.cursor;
         self.text.drain(..std::mem::take(&mut self.cursor));
         self.output.take()
+    }
+
+    /// What was found of content since the last time.
+    pub fn take_content(&mut self) -> Vec<Range<usize>> {
+        self.output.take_content()
+    }
+
+    /// How much of the answer it is certain of what it is.
+    pub fn certain(&self) -> usize {
+        self.base + self.cursor - self.space.len()
     }
 
     pub fn finish(&mut self) -> Vec<Piece> {
@@ -128,14 +152,16 @@ impl Tagged {
         }
         let rest = self.text.split_off(self.cursor);
         self.text.clear();
-        self.cursor = 0;
+        self.base += std::mem::take(&mut self.cursor);
         let space = std::mem::take(&mut self.space);
+        let strays = matches!(self.state, State::AfterCall) && stray_brackets(&rest) == rest.len();
         if let State::Reasoning { .. } = self.state {
             self.output.reasoning(&space);
             self.output.reasoning(&rest);
-        } else if !rest.is_empty() || !self.after_call {
-            self.output.content(&space);
-            self.output.content(&rest);
+        } else if !(strays || rest.is_empty() && self.after_call) {
+            self.output.content(&space, self.base);
+            self.base += rest.len();
+            self.output.content(&rest, self.base);
         }
         self.state = State::Content;
         self.output.take()
@@ -218,9 +244,7 @@ impl Tagged {
         let as_mark = |kind| self.marks.iter().any(|mark| prefix(rest, mark) == kind);
         match rest.starts_with(['{', '[']) && !as_mark(Prefix::Whole) {
             true if as_mark(Prefix::Part) => self.wait(State::Start { reasoning }),
-            true if calls_without_mark(family) && calls => {
-                self.go(State::Call(Candidate::new(UNMARKED)))
-            }
+            true if calls_without_mark(family) && calls => self.begin(UNMARKED),
             true => self.go(State::Json(JsonScan::new(0, None))),
             false => self.go(State::Content),
         }
@@ -319,7 +343,7 @@ impl Tagged {
         let (end, mark) = self.up_to_mark();
         self.emit(end);
         match mark {
-            Some((_, Some(opening))) => self.go(State::Call(Candidate::new(opening))),
+            Some((_, Some(opening))) => self.begin(opening),
             Some((close, None)) => {
                 self.cursor += close.len();
                 self.space.clear();
@@ -340,8 +364,9 @@ impl Tagged {
             false => text.trim_end_matches(is_space).len(),
         };
         if kept > 0 {
-            self.output.content(&self.space);
-            self.output.content(&text[..kept]);
+            let at = self.base + self.cursor;
+            self.output.content(&self.space, at);
+            self.output.content(&text[..kept], at + kept);
             self.space.clear();
             self.after_call = false;
         }
@@ -349,23 +374,53 @@ impl Tagged {
         self.cursor += len;
     }
 
-    /// Llama separates calls by `;` or whitespace alone.
+    /// What follows calls that no mark ends: brackets too many, and further calls, which Llama
+    /// separates by `;` or whitespace alone.
     fn after_call(&mut self) -> Progress {
-        if self.family != Family::Llama3 {
-            return self.go(State::Content);
-        }
-        let rest = self.skip_space();
-        match rest.bytes().next() {
+        let calls = match self.family {
+            Family::Llama3 | Family::Mistral => true,
+            family if calls_without_mark(family) => false,
+            _ => return self.go(State::Content),
+        };
+        self.skip_space();
+        let rest = &self.text[self.cursor..];
+        let strays = stray_brackets(rest);
+        let beyond = &rest[strays..];
+        let is_mark = |kind| self.marks.iter().any(|mark| prefix(beyond, mark) == kind);
+        match beyond.bytes().next() {
             None => self.wait(State::AfterCall),
-            Some(b';') => self.go(State::Call(Candidate::new(SEPARATED))),
-            Some(b'{') => self.go(State::Call(Candidate::new(UNMARKED))),
+            Some(_) if is_mark(Prefix::Whole) => {
+                self.pass_over(strays);
+                self.go(State::Content)
+            }
+            Some(_) if strays > 0 && is_mark(Prefix::Part) => self.wait(State::AfterCall),
+            Some(b';' | b'{') if !calls => self.go(State::Content),
+            Some(next @ (b';' | b'{')) => {
+                self.pass_over(strays);
+                self.begin(if next == b';' { SEPARATED } else { UNMARKED })
+            }
             Some(_) => self.go(State::Content),
         }
+    }
+
+    /// Leaves the next `len` bytes out, with the whitespace before them.
+    fn pass_over(&mut self, len: usize) {
+        if len > 0 {
+            self.space.clear();
+            self.cursor += len;
+        }
+    }
+
+    /// A possible call.
+    fn begin(&mut self, opening: Opening) -> Progress {
+        let ends = if self.doubts < DOUBTS { Ends::Weighed } else { Ends::First };
+        self.go(State::Call(Candidate::new(opening, ends)))
     }
 
     /// A candidate's end: its calls, or its text.
     fn settle(&mut self, candidate: Candidate, step: Step) -> Progress {
         let opening = candidate.opening();
+        self.doubts += usize::from(candidate.weighed_in_vain());
         let (len, calls) = match step {
             Step::Done(len) => (len, candidate.calls()),
             // What was no call may be JSON all the same.
@@ -391,5 +446,13 @@ impl Tagged {
             self.output.call(call);
         }
         self.go(State::AfterCall)
+    }
+}
+
+/// The length of the closing brackets that `text` begins with, and of the whitespace behind them.
+fn stray_brackets(text: &str) -> usize {
+    match text.starts_with(['}', ']']) {
+        true => text.len() - text.trim_start_matches(|c| is_space(c) || "}]".contains(c)).len(),
+        false => 0,
     }
 }

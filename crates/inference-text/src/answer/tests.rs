@@ -7,7 +7,9 @@ mod laws;
 mod properties;
 mod slips;
 mod spoken;
+mod stops;
 mod thoughts;
+mod values;
 
 use super::{AnswerParser, Family, Piece};
 

@@ -46,7 +46,8 @@ pub(super) fn has_calls(messages: &[Json]) -> bool {
     messages.iter().any(|message| !calls_of(message).is_empty())
 }
 
-fn calls_of(message: &Json) -> &[Json] {
+/// The calls of a message.
+pub(super) fn calls_of(message: &Json) -> &[Json] {
     message.get("tool_calls").and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 

@@ -1,12 +1,14 @@
 //! Conversation formats for checkpoints without a chat template, by family.
 
-use crate::TextError;
+use crate::{AddSpecial, TextError, Tokenizer};
 use serde_json::Value as Json;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fallback {
     /// Turns `<start_of_turn>role`; the system message goes in front of the first user's.
     Gemma,
+    /// Turns `<|turn>role`, the system's among them.
+    Gemma4,
     /// ChatML (Qwen).
     ChatMl,
     /// Llama 3's headers.
@@ -16,16 +18,39 @@ pub(super) enum Fallback {
 }
 
 impl Fallback {
-    pub fn of(model_type: &str) -> Fallback {
+    /// The family's format, or else ChatML, where its marks are tokens; with marks that are text
+    /// like any other, a model has not learned where turns end. One that ends its answers with
+    /// ChatML's mark has learned that.
+    pub fn of(model_type: &str, tokenizer: &Tokenizer) -> Fallback {
         let is = |family: &str| model_type.starts_with(family);
-        if is("gemma") {
+        let own = if is("gemma4") {
+            Fallback::Gemma4
+        } else if is("gemma") {
             Fallback::Gemma
-        } else if is("qwen") {
-            Fallback::ChatMl
         } else if is("llama") {
             Fallback::Llama3
         } else {
-            Fallback::Lines
+            Fallback::ChatMl
+        };
+        let ends = |id: u32| tokenizer.eos_ids().contains(&id);
+        let ends_in_chatml = tokenizer.token_to_id("<|im_end|>").is_some_and(ends);
+        let choices = match ends_in_chatml {
+            true => [Fallback::ChatMl, own],
+            false => [own, Fallback::ChatMl],
+        };
+        let has_marks =
+            |choice: &Fallback| choice.marks().iter().all(|mark| is_token(tokenizer, mark));
+        choices.into_iter().find(has_marks).unwrap_or(Fallback::Lines)
+    }
+
+    /// What begins and ends turns.
+    fn marks(self) -> &'static [&'static str] {
+        match self {
+            Fallback::Gemma => &["<start_of_turn>", "<end_of_turn>"],
+            Fallback::Gemma4 => &["<|turn>", "<turn|>"],
+            Fallback::ChatMl => &["<|im_start|>", "<|im_end|>"],
+            Fallback::Llama3 => &["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+            Fallback::Lines => &[],
         }
     }
 
@@ -71,6 +96,17 @@ impl Fallback {
                     ));
                 }
             }
+            Fallback::Gemma4 => {
+                out.push_str(bos);
+                for (role, content) in &turns {
+                    let role = match role.as_str() {
+                        "assistant" => "model",
+                        "developer" => "system",
+                        role => role,
+                    };
+                    out.push_str(&format!("<|turn>{role}\n{content}<turn|>\n"));
+                }
+            }
             Fallback::ChatMl => {
                 for (role, content) in &turns {
                     out.push_str(&format!("<|im_start|>{role}\n{content}<|im_end|>\n"));
@@ -88,6 +124,7 @@ impl Fallback {
         if generation_prompt {
             out.push_str(match self {
                 Fallback::Gemma => "<start_of_turn>model\n",
+                Fallback::Gemma4 => "<|turn>model\n",
                 Fallback::ChatMl => "<|im_start|>assistant\n",
                 Fallback::Llama3 => "<|start_header_id|>assistant<|end_header_id|>\n\n",
                 Fallback::Lines => "",
@@ -95,6 +132,12 @@ impl Fallback {
         }
         Ok(out)
     }
+}
+
+/// Whether the tokenizer makes one token of `mark`.
+fn is_token(tokenizer: &Tokenizer, mark: &str) -> bool {
+    let ids = tokenizer.encode(mark, AddSpecial::Never).unwrap_or_default();
+    ids.len() == 1 && tokenizer.token_to_id(mark) == Some(ids[0])
 }
 
 fn turn(index: usize, message: &Json) -> Result<(String, String), TextError> {

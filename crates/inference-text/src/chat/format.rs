@@ -10,6 +10,7 @@ use super::call_form::{self, CallForm};
 use super::clock::LocalTime;
 use super::conversation::{check_depth, message, strings, template_sources};
 use super::fallback::Fallback;
+use super::results;
 use super::template::ChatTemplate;
 use crate::files::{Files, Folder};
 use crate::marks::{Author, free_mark};
@@ -22,6 +23,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// How a checkpoint writes conversations; cheap to clone, shared between threads.
+///
+/// A template that cannot be read is an error of the conversations that need it.
 #[derive(Debug, Clone)]
 pub struct ChatFormat {
     tokenizer: Tokenizer,
@@ -32,15 +35,36 @@ pub struct ChatFormat {
 
 #[derive(Debug, Clone)]
 enum Format {
-    /// By name; `default` and `tool_use` are the ones in use.
-    Templates(Arc<Vec<(String, ChatTemplate)>>),
+    /// `default` and `tool_use` are the ones in use.
+    Templates(Arc<Vec<Named>>),
     Fallback(Fallback),
+}
+
+/// A template of a checkpoint.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    source: String,
+    /// What was made of the source; the line and what is wrong with it where it is no template.
+    template: Result<ChatTemplate, (usize, String)>,
+}
+
+impl Named {
+    fn new((name, source): (String, String)) -> Named {
+        let template = ChatTemplate::new(&source).map_err(|error| match error {
+            TextError::Template { line, reason } => (line, reason),
+            other => (0, other.to_string()),
+        });
+        Named { name, source, template }
+    }
 }
 
 /// A conversation and what goes with it.
 #[derive(Debug, Clone)]
 pub struct ChatInput<'a> {
-    /// OpenAI-shaped messages: objects with `role`, `content`, `tool_calls`, …
+    /// OpenAI-shaped messages: objects with `role`, `content`, `tool_calls`, … Results of several
+    /// calls may come in any order: they are put into that of the calls, by which templates without
+    /// ids know them.
     pub messages: &'a [Json],
     /// OpenAI-shaped tools.
     pub tools: Option<&'a [Json]>,
@@ -89,12 +113,13 @@ pub struct Rendered {
 }
 
 impl ChatFormat {
-    /// The format of a model folder: chat_template.jinja and additional_chat_templates/, else `chat_template`
-    /// in tokenizer_config.json (one template, or a list of named ones), else chat_template.json, else the
-    /// format of `model_type` (`gemma…`, `qwen…`, `llama…`), else the contents joined by newlines.
+    /// The format of a model folder: chat_template.jinja and additional_chat_templates/, else
+    /// `chat_template` in tokenizer_config.json (one template, or a list of named ones), else
+    /// chat_template.json, else the format of `model_type` (`gemma4…`, `gemma…`, `llama…`) or
+    /// ChatML, whichever has marks that are tokens, else the contents joined by newlines.
     ///
     /// # Errors
-    /// If a file cannot be read, or a template is not valid.
+    /// If a file cannot be read.
     pub fn from_dir(
         dir: &Path,
         tokenizer: &Tokenizer,
@@ -106,7 +131,7 @@ impl ChatFormat {
     /// The format of files that need not lie in a folder; see [`from_dir`](Self::from_dir).
     ///
     /// # Errors
-    /// If a file cannot be read, or a template is not valid.
+    /// If a file cannot be read.
     pub fn from_files(
         dir: &dyn Files,
         tokenizer: &Tokenizer,
@@ -114,13 +139,9 @@ impl ChatFormat {
     ) -> Result<ChatFormat, TextError> {
         let sources = template_sources(dir)?;
         let format = if sources.is_empty() {
-            Format::Fallback(Fallback::of(model_type))
+            Format::Fallback(Fallback::of(model_type, tokenizer))
         } else {
-            let compile =
-                |(name, source): (String, String)| Ok((name, ChatTemplate::new(&source)?));
-            Format::Templates(Arc::new(
-                sources.into_iter().map(compile).collect::<Result<_, TextError>>()?,
-            ))
+            Format::Templates(Arc::new(sources.into_iter().map(Named::new).collect()))
         };
         Ok(ChatFormat { tokenizer: tokenizer.clone(), format, calls: Arc::default() })
     }
@@ -130,7 +151,9 @@ impl ChatFormat {
     /// # Errors
     /// If the template is not valid.
     pub fn from_template(source: &str, tokenizer: &Tokenizer) -> Result<ChatFormat, TextError> {
-        let templates = vec![("default".to_owned(), ChatTemplate::new(source)?)];
+        let template = Ok(ChatTemplate::new(source)?);
+        let (name, source) = ("default".to_owned(), source.to_owned());
+        let templates = vec![Named { name, source, template }];
         Ok(ChatFormat {
             tokenizer: tokenizer.clone(),
             format: Format::Templates(Arc::new(templates)),
@@ -138,9 +161,33 @@ impl ChatFormat {
         })
     }
 
-    /// Where the format comes from, for reports.
-    pub fn source(&self) -> &'static str {
-        if self.has_template() { "the checkpoint's chat template" } else { "the family's format" }
+    /// Where the format comes from, and what is wrong with it, for reports.
+    pub fn source(&self) -> String {
+        match &self.format {
+            Format::Templates(_) => match self.fault() {
+                Some(fault) => {
+                    format!("the checkpoint's chat template, which cannot be read: {fault}")
+                }
+                None => "the checkpoint's chat template".to_owned(),
+            },
+            Format::Fallback(Fallback::Lines) => "none: the messages, one a line".to_owned(),
+            Format::Fallback(_) => "the family's format".to_owned(),
+        }
+    }
+
+    /// What is wrong with a template of the checkpoint; conversations that need it fail.
+    pub fn fault(&self) -> Option<String> {
+        let Format::Templates(templates) = &self.format else { return None };
+        let fault = |named: &Named| {
+            let (line, reason) = named.template.as_ref().err()?;
+            Some(format!("`{}`, line {line}: {reason}", named.name))
+        };
+        templates.iter().find_map(fault)
+    }
+
+    /// Whether conversations are their messages, one a line, for want of a template and of marks.
+    pub fn is_lines(&self) -> bool {
+        matches!(self.format, Format::Fallback(Fallback::Lines))
     }
 
     /// Whether the checkpoint has a template of its own.
@@ -153,9 +200,9 @@ impl ChatFormat {
     pub fn reads(&self, name: &str) -> bool {
         let Format::Templates(templates) = &self.format else { return false };
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        templates.iter().any(|(template, body)| {
-            (name == "tools" && template == "tool_use")
-                || body.source().split(|c| !is_part(c)).any(|word| word == name)
+        templates.iter().any(|template| {
+            (name == "tools" && template.name == "tool_use")
+                || template.source.split(|c| !is_part(c)).any(|word| word == name)
         })
     }
 
@@ -216,15 +263,18 @@ impl ChatFormat {
             }
         };
         let named = |wanted: &str| {
-            templates.iter().find(|(name, _)| name == wanted).map(|(_, template)| template)
+            templates.iter().find(|named| named.name == wanted).map(|named| &named.template)
         };
         let tool_use = input.tools.and_then(|_| named("tool_use"));
         let Some(template) = tool_use.or_else(|| named("default")) else {
-            let names: Vec<&str> = templates.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<&str> = templates.iter().map(|named| named.name.as_str()).collect();
             let reason = format!("none of the templates ({}) is the default one", names.join(", "));
             return Err(TextError::Template { line: 0, reason });
         };
-        template.render_marked(variables, input.now, mark)
+        match template {
+            Ok(template) => template.render_marked(variables, input.now, mark),
+            Err((line, reason)) => Err(TextError::Template { line: *line, reason: reason.clone() }),
+        }
     }
 
     /// The template's variables, and the names of those that hold text from outside.
@@ -248,6 +298,7 @@ impl ChatFormat {
         let messages: Result<Vec<Json>, TextError> =
             input.messages.iter().enumerate().map(message).collect();
         let mut messages = messages?;
+        results::in_order(&mut messages);
         if self.has_template() && call_form::has_calls(&messages) {
             self.calls.get_or_init(|| self.call_form()).apply(&mut messages);
         }
@@ -311,7 +362,7 @@ impl ChatFormat {
             Format::Templates(templates) => templates.as_slice(),
             Format::Fallback(_) => &[],
         };
-        let sources = templates.iter().map(|(_, template)| template.source());
+        let sources = templates.iter().map(|named| named.source.as_str());
         let Some(mark) = free_mark(texts.iter().copied().chain(sources)) else {
             let reason = "all noncharacters from U+FDD0 to U+FDEF occur, none is left for a mark";
             return Err(TextError::Input { name: "messages".into(), reason: reason.into() });

@@ -6,6 +6,7 @@ mod conversation;
 mod effort;
 mod fallback;
 mod format;
+mod results;
 mod template;
 
 pub use clock::LocalTime;

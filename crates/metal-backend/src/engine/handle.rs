@@ -102,6 +102,11 @@ impl Engine {
         self.fault().map_or(Ok(()), Err)
     }
 
+    /// Tells users something.
+    pub fn notice(&self, notice: String) {
+        self.shared.notice(vec![notice]);
+    }
+
     /// What users are to be told since the last call.
     pub fn notices(&self) -> Vec<String> {
         self.shared.take_notices()

@@ -40,7 +40,7 @@ pub(crate) use classify::{ClassifyJob, DrawOptions, Scores};
 pub(crate) use handle::Engine;
 pub(crate) use inspect::InspectJob;
 pub(crate) use job::Job;
-pub(crate) use output::TextState;
+pub(crate) use output::{Stops, TextState};
 pub(crate) use prompt_logprobs::PromptLogprobs;
 pub(crate) use shared::{Sender as JobSender, default_slots};
 pub(crate) use turns::{Turn, Turns};

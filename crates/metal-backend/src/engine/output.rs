@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use inference_core::Token;
-use inference_text::{Detokenizer, StopMatcher};
+use inference_text::answer::{AnswerParser, AnswerStops};
+use inference_text::{Detokenizer, Held, StopMatcher};
 
 /// The text side of one sequence.
 ///
@@ -11,13 +12,52 @@ use inference_text::{Detokenizer, StopMatcher};
 /// end of the text may begin a stop string, the last token waits.
 pub(crate) struct TextState {
     detokenizer: Detokenizer,
-    stops: StopMatcher,
+    stops: Stops,
     waiting: VecDeque<Token>,
+}
+
+/// Where stop strings count.
+pub(crate) enum Stops {
+    /// In all of the text.
+    Text(StopMatcher),
+    /// In what an answer says.
+    Answer(Box<AnswerStops>),
+}
+
+impl Stops {
+    /// In the content that `parser` finds, or in all of the text.
+    pub fn new(stops: StopMatcher, parser: Option<AnswerParser>) -> Stops {
+        match parser {
+            Some(parser) => Stops::Answer(Box::new(AnswerStops::new(stops, parser))),
+            None => Stops::Text(stops),
+        }
+    }
+
+    fn push(&mut self, piece: &str) -> Held {
+        match self {
+            Stops::Text(stops) => stops.push(piece),
+            Stops::Answer(stops) => stops.push(piece),
+        }
+    }
+
+    fn is_holding(&self) -> bool {
+        match self {
+            Stops::Text(stops) => stops.is_holding(),
+            Stops::Answer(stops) => stops.is_holding(),
+        }
+    }
+
+    fn finish(&mut self) -> Held {
+        match self {
+            Stops::Text(stops) => stops.finish(),
+            Stops::Answer(stops) => stops.finish(),
+        }
+    }
 }
 
 impl TextState {
     /// The state before the first id.
-    pub fn new(detokenizer: Detokenizer, stops: StopMatcher) -> TextState {
+    pub fn new(detokenizer: Detokenizer, stops: Stops) -> TextState {
         TextState { detokenizer, stops, waiting: VecDeque::new() }
     }
 

@@ -14,7 +14,7 @@ use super::dispatcher::Dispatcher;
 use super::prefill::{Computed, Prefill, Sent};
 use super::ranks::Ranks;
 use super::row::Row;
-use super::{Engine, Job, JobSender, TextState};
+use super::{Engine, Job, JobSender, Stops, TextState};
 use crate::cache::Caches;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
@@ -80,7 +80,7 @@ fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generat
         GenerateOptions { max_tokens: Some(30), temperature: Some(0.0), ..Default::default() };
     let (output, generation) = Generation::channel(ids.clone(), CancelToken::new());
     let detokenizer = Detokenizer::new(tokenizer, SkipSpecial::Yes).unwrap();
-    let text = TextState::new(detokenizer, StopMatcher::new(broken).unwrap());
+    let text = TextState::new(detokenizer, Stops::Text(StopMatcher::new(broken).unwrap()));
     let output = JobSender::new(output);
     let (eos_token_ids, protected_ids) = (Vec::new(), Vec::new());
     let (constraint, prompt_logprobs, queued_at) = (None, None, Instant::now());

@@ -164,14 +164,13 @@ impl Conversation {
             let id = |mark: &str| mark_id(model, mark);
             answer_constraint_with(loaded.family, &prompt.text, constraint, &id)
         });
-        let given = prompt.prompt();
         let generate = |index| {
             let mut options = asked.options_of(index, model, prompt.ids.len());
             options.constraint = constraint.clone();
             let parser = AnswerParser::with_schemas(loaded.family, &prompt.text, &self.tools);
             let scores = asked.options.logprobs.then(|| Arc::clone(&loaded.model));
             let reading = Reading::of_message(parser, scores, most_calls);
-            Ok((model.generate(&given, &options)?, reading))
+            Ok((model.generate_answer(&prompt, &self.chat, &options)?, reading))
         };
         let started = (0..asked.per_prompt).map(generate).collect::<Result<_>>()?;
         Ok((prompt, started))

@@ -16,8 +16,57 @@ use crate::run::state::State;
 #[derive(Debug, Default)]
 pub struct Turns {
     list: Vec<Turn>,
-    /// The names of tools by the ids of their calls.
-    called: BTreeMap<String, String>,
+    called: Called,
+}
+
+/// The calls so far, by their ids.
+#[derive(Debug, Default)]
+pub struct Called(BTreeMap<String, Vec<Call>>);
+
+#[derive(Debug)]
+struct Call {
+    name: String,
+    is_answered: bool,
+}
+
+/// Why no call takes a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCall {
+    /// None has the id.
+    Unknown,
+    /// Each that has the id has a result already.
+    Answered,
+}
+
+impl NoCall {
+    /// The reason, in a protocol that calls its calls so.
+    pub fn reason(self, call: &str, id: &str) -> String {
+        match self {
+            NoCall::Unknown => format!("no {call} before it has the id `{id}`"),
+            NoCall::Answered => format!("the {call} with the id `{id}` has its result already"),
+        }
+    }
+}
+
+impl Called {
+    /// The tool `name` is called.
+    pub fn add(&mut self, id: &str, name: &str) {
+        let call = Call { name: name.to_owned(), is_answered: false };
+        self.0.entry(id.to_owned()).or_default().push(call);
+    }
+
+    /// Takes note of the result of the call `id`: of the last one of several. Tells the tool's
+    /// name.
+    ///
+    /// # Errors
+    /// There is no such call that has no result.
+    pub fn answer(&mut self, id: &str) -> std::result::Result<String, NoCall> {
+        let calls = self.0.get_mut(id).ok_or(NoCall::Unknown)?;
+        let open = calls.iter_mut().rev().find(|call| !call.is_answered);
+        let call = open.ok_or(NoCall::Answered)?;
+        call.is_answered = true;
+        Ok(call.name.clone())
+    }
 }
 
 /// What becomes one message.
@@ -54,7 +103,7 @@ impl Turns {
 
     /// The assistant calls the tool `name` with `arguments`.
     pub fn call(&mut self, id: String, name: String, arguments: Value) {
-        self.called.insert(id.clone(), name.clone());
+        self.called.add(&id, &name);
         let function =
             vec![("name".to_owned(), Value::from(name)), ("arguments".to_owned(), arguments)];
         let call = Value::Object(vec![
@@ -65,9 +114,12 @@ impl Turns {
         self.of(Role::Assistant).calls.push(call);
     }
 
-    /// The tool that the call `id` was of.
-    pub fn called(&self, id: &str) -> Option<&str> {
-        self.called.get(id).map(String::as_str)
+    /// The tool that the call `id` was of, which has a result now.
+    ///
+    /// # Errors
+    /// There is no such call that has no result.
+    pub fn answered(&mut self, id: &str) -> std::result::Result<String, NoCall> {
+        self.called.answer(id)
     }
 
     /// The call `id` of the tool `name` has brought `content`.

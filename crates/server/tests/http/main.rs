@@ -27,6 +27,7 @@ mod ollama;
 mod pictures;
 mod response_fields;
 mod responses;
+mod results;
 mod slow;
 mod stored;
 mod tools;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use inference_core::{
     BatchResult, ChatOptions, Error, FinishReason, GenerateMetrics, GenerateOptions, Outcome,
-    Prompt, TextModel,
+    Prompt, RenderedPrompt, TextModel,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -65,8 +65,12 @@ pub fn run(
     let mut done = Done::default();
     while !group.is_empty() {
         let inputs = std::mem::take(&mut group).into_iter();
-        let ids = inputs.map(|input| ids(model, &input?, chat)).collect();
-        if answer(model, ids, options, args, &mut done)? == FinishReason::Cancelled {
+        let ids: Vec<_> = inputs.map(|input| ids(model, &input?, chat)).collect();
+        let started = Instant::now();
+        let given = ids.iter().flatten().map(|(_, given)| given);
+        let results = generated(model, given, chat, options)?;
+        done.took += started.elapsed();
+        if report(model, ids, results, args, &mut done)? == FinishReason::Cancelled {
             return Ok(FinishReason::Cancelled);
         }
         group = rest.next(GROUP)?;
@@ -93,19 +97,15 @@ struct Done {
     took: Duration,
 }
 
-/// Answers a group of prompts, each or the error of its line, and prints a line for each.
-fn answer(
+/// Prints a line for each of a group of prompts, of which some are the errors of their lines.
+fn report(
     model: &dyn TextModel,
-    group: Vec<Result<(Vec<u32>, Prompt)>>,
-    options: &GenerateOptions,
+    group: Vec<Result<(Vec<u32>, Given)>>,
+    mut results: std::vec::IntoIter<BatchResult>,
     args: &GenerateArgs,
     done: &mut Done,
 ) -> Result<FinishReason> {
     let top = args.top_logprobs.map(|_| model);
-    let prompts: Vec<Prompt> = group.iter().flatten().map(|(_, prompt)| prompt.clone()).collect();
-    let started = Instant::now();
-    let mut results = model.batch_generate(&prompts, options)?.into_iter();
-    done.took += started.elapsed();
     for ids in group {
         let index = done.prompts;
         done.prompts += 1;
@@ -134,19 +134,45 @@ fn answer(
     Ok(FinishReason::Length)
 }
 
+/// What the model is given.
+enum Given {
+    Raw(Prompt),
+    Chat(RenderedPrompt),
+}
+
+/// The results of all that is given. A batch has either prompts or conversations.
+fn generated<'a>(
+    model: &dyn TextModel,
+    given: impl Iterator<Item = &'a Given>,
+    chat: &ChatOptions,
+    options: &GenerateOptions,
+) -> Result<std::vec::IntoIter<BatchResult>> {
+    let (mut prompts, mut chats) = (Vec::new(), Vec::new());
+    for one in given {
+        match one {
+            Given::Raw(prompt) => prompts.push(prompt.clone()),
+            Given::Chat(prompt) => chats.push(prompt.clone()),
+        }
+    }
+    let results = match chats.is_empty() {
+        true => model.batch_generate(&prompts, options)?,
+        false => model.batch_answer(&chats, chat, options)?,
+    };
+    Ok(results.into_iter())
+}
+
 /// The ids of a prompt, and the prompt as the model is to see it.
-fn ids(model: &dyn TextModel, input: &Input, chat: &ChatOptions) -> Result<(Vec<u32>, Prompt)> {
+fn ids(model: &dyn TextModel, input: &Input, chat: &ChatOptions) -> Result<(Vec<u32>, Given)> {
     match input {
         Input::Raw(prompt) => {
             let ids = model.prompt_ids(prompt)?;
             let is_plain = prompt.pictures().next().is_none();
             let prompt = if is_plain { Prompt::Ids(ids.clone()) } else { prompt.clone() };
-            Ok((ids, prompt))
+            Ok((ids, Given::Raw(prompt)))
         }
         Input::Messages(messages) => {
             let rendered = model.render_chat(messages, chat)?;
-            let prompt = rendered.prompt();
-            Ok((rendered.ids, prompt))
+            Ok((rendered.ids.clone(), Given::Chat(rendered)))
         }
     }
 }

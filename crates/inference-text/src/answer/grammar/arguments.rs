@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{MarkIds, quoted, regex};
-use crate::answer::elements::{Lines, Tags};
+use crate::answer::tags::{Lines, Tags};
 use crate::answer::typed::Kinds;
 
 /// How a format writes properties.

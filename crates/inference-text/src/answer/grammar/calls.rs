@@ -4,10 +4,10 @@ use inference_core::Constraint;
 
 use super::arguments::{self, Style};
 use super::{MarkIds, SPACE, ToolChoice, quoted, regex};
-use crate::answer::elements::{ATEM, CODER, GLM, INVOKE, SEED, Tags};
 use crate::answer::family::Family;
 use crate::answer::format::{Kind, calls_without_mark, openings};
 use crate::answer::piece::Tool;
+use crate::answer::tags::{ATEM, CODER, GLM, INVOKE, SEED, Tags};
 
 /// A grammar that makes an answer a call of one of `tools`, of several where `parallel` and where
 /// the family's answers hold several, whose arguments follow the tool's schema. Under

@@ -85,10 +85,6 @@ impl ChatTemplate {
         self.render_marked(variables, now, None)
     }
 
-    pub(super) fn source(&self) -> &str {
-        &self.source
-    }
-
     /// Renders variables whose strings may hold `sentinel`, which JSON escapes leave as it is.
     pub(super) fn render_marked(
         &self,

@@ -28,7 +28,7 @@ pub fn messages(
     let mut turns = Blocks { turns: Turns::default(), pictures };
     if let Some(system) = system {
         let text = texts("system", system)?;
-        turns.turns.of(Role::System).say(&text);
+        turns.instruct(&text);
     }
     let last = items.len() - 1;
     for (index, item) in items.into_iter().enumerate() {
@@ -41,7 +41,7 @@ pub fn messages(
         match role.as_str() {
             "system" => {
                 let text = texts(&path, content)?;
-                turns.turns.of(Role::System).say(&text);
+                turns.instruct(&text);
             }
             "user" => turns.user(&path, content)?,
             "assistant" if index == last => {
@@ -67,9 +67,22 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
+    /// Adds instructions; empty ones are none.
+    fn instruct(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.turns.of(Role::System).say(text);
+        }
+    }
+
     fn user(&mut self, path: &str, content: Json) -> Result<()> {
-        for mut block in blocks(path, content)? {
-            match kind(&mut block)?.as_str() {
+        let with_kind =
+            |mut block: Reader| -> Result<(String, Reader)> { Ok((kind(&mut block)?, block)) };
+        let mut blocks =
+            blocks(path, content)?.into_iter().map(with_kind).collect::<Result<Vec<_>>>()?;
+        // Results follow their calls, whatever else the user says.
+        blocks.sort_by_key(|(kind, _)| kind != "tool_result");
+        for (kind, block) in blocks {
+            match kind.as_str() {
                 "text" => {
                     let text = text(block)?;
                     self.turns.of(Role::User).say(&text);
@@ -88,10 +101,9 @@ impl Blocks<'_> {
     fn tool_result(&mut self, mut block: Reader) -> Result<()> {
         let id = block.text("tool_use_id")?;
         let id = block.need("tool_use_id", id)?;
-        let Some(name) = self.turns.called(&id).map(str::to_owned) else {
-            let reason = format!("no `tool_use` before it has the id `{id}`");
-            return Err(ApiError::value(block.path("tool_use_id"), reason));
-        };
+        let name = self.turns.answered(&id).map_err(|none| {
+            ApiError::value(block.path("tool_use_id"), none.reason("`tool_use`", &id))
+        })?;
         let path = block.path("content");
         let mut result = Content::new("\n\n");
         let content = block.take("content").map(|content| blocks(&path, content)).transpose()?;

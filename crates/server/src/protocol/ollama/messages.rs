@@ -36,7 +36,7 @@ pub fn messages(
             "user" => Role::User,
             "assistant" => Role::Assistant,
             "tool" => {
-                let (id, name) = answered(&mut reader, &mut open)?;
+                let (id, name) = answered(&mut reader, &mut open, &mut turns)?;
                 turns.result(id, name, content);
                 reader.finish()?;
                 continue;
@@ -49,6 +49,11 @@ pub fn messages(
         if content.has_pictures() && own != Role::User {
             let reason = format!("pictures belong to `user` and `tool`, not to `{role}`");
             return Err(ApiError::value(reader.path("images"), reason));
+        }
+        if own == Role::System && content.is_empty() {
+            // Ollama's templates have no turn for it.
+            reader.finish()?;
+            continue;
         }
         let turn = turns.begin(own.clone());
         turn.add(content);
@@ -92,15 +97,27 @@ pub fn images(
 }
 
 /// The call that a message of a tool answers: the one that it names, else the first that is open.
-fn answered(reader: &mut Reader, open: &mut Vec<(String, String)>) -> Result<(String, String)> {
+fn answered(
+    reader: &mut Reader,
+    open: &mut Vec<(String, String)>,
+    turns: &mut Turns,
+) -> Result<(String, String)> {
     let (id, name) = (reader.text("tool_call_id")?, reader.text("tool_name")?);
-    let fits = |(own_id, own_name): &(String, String)| {
-        id.as_ref().is_none_or(|id| id == own_id)
-            && name.as_ref().is_none_or(|name| name == own_name)
-    };
+    if let Some(id) = id {
+        let name = turns.answered(&id).map_err(|none| {
+            ApiError::value(reader.path("tool_call_id"), none.reason("call", &id))
+        })?;
+        open.retain(|(own, _)| *own != id);
+        return Ok((id, name));
+    }
+    let fits = |(_, own): &(String, String)| name.as_ref().is_none_or(|name| name == own);
     match (open.iter().position(fits), name) {
-        (Some(index), _) => Ok(open.remove(index)),
-        (None, Some(name)) => Ok((id.unwrap_or_else(|| format!("call_{name}")), name)),
+        (Some(index), _) => {
+            let (id, name) = open.remove(index);
+            let _ = turns.answered(&id);
+            Ok((id, name))
+        }
+        (None, Some(name)) => Ok((format!("call_{name}"), name)),
         (None, None) => {
             let reason = "is missing, and no call before it waits for a result";
             Err(ApiError::value(reader.path("tool_name"), reason))

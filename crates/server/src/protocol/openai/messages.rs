@@ -12,6 +12,7 @@ use crate::protocol::content::Content;
 use crate::protocol::conversation::arguments_schema;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::tools::{arguments, tool_name};
+use crate::protocol::turns::Called;
 
 /// Refused fields of a message, with the remedy.
 const REFUSED: [(&str, &str); 4] = [
@@ -30,7 +31,34 @@ pub fn messages(items: Vec<Json>, pictures: &Pictures<'_>) -> Result<Vec<Message
         return Err(ApiError::value("messages", "is empty"));
     }
     let one = |(index, item)| message(Reader::new(format!("messages[{index}]"), item)?, pictures);
-    items.into_iter().enumerate().map(one).collect()
+    let messages = items.into_iter().enumerate().map(one).collect::<Result<Vec<_>>>()?;
+    check_results(&messages)?;
+    Ok(messages)
+}
+
+/// Whether each result belongs to a call, which has no other one.
+fn check_results(messages: &[Message]) -> Result<()> {
+    let mut called = Called::default();
+    for (index, message) in messages.iter().enumerate() {
+        for (name, value) in &message.fields {
+            if let ("tool_calls", Value::Array(calls)) = (name.as_str(), value) {
+                for call in calls {
+                    let text = |value: Option<&Value>| {
+                        value.and_then(Value::as_str).unwrap_or_default().to_owned()
+                    };
+                    let function = call.get("function").and_then(|function| function.get("name"));
+                    called.add(&text(call.get("id")), &text(function));
+                }
+            }
+            if let ("tool_call_id", Some(id)) = (name.as_str(), value.as_str()) {
+                called.answer(id).map_err(|none| {
+                    let field = format!("messages[{index}].tool_call_id");
+                    ApiError::value(field, none.reason("call", id))
+                })?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {

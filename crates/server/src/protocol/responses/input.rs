@@ -51,7 +51,8 @@ pub fn input(
         return Err(ApiError::value("input", "is missing"));
     }
     let mut turns = Turns::default();
-    if let Some(instructions) = instructions {
+    // Empty ones are none, rather than an empty turn.
+    if let Some(instructions) = instructions.filter(|text| !text.is_empty()) {
         turns.of(Role::System).say(instructions);
     }
     for item in &before {
@@ -229,10 +230,9 @@ fn call(
 fn result(turns: &mut Turns, item: &mut Reader, pictures: &Pictures<'_>) -> Result<()> {
     let id = item.text("call_id")?;
     let id = item.need("call_id", id)?;
-    let Some(name) = turns.called(&id).map(str::to_owned) else {
-        let reason = format!("no call before it has the id `{id}`");
-        return Err(ApiError::value(item.path("call_id"), reason));
-    };
+    let name = turns
+        .answered(&id)
+        .map_err(|none| ApiError::value(item.path("call_id"), none.reason("call", &id)))?;
     let path = item.path("output");
     let output = item.take("output");
     let output = content(&path, item.need("output", output)?, pictures)?;
