@@ -230,7 +230,7 @@ impl ElementScan {
         self.skip_space(text);
         let rest = &text[self.at..];
         match (prefix(rest, self.tags.key), prefix(rest, self.tags.end), self.next(rest)) {
-            (_, Prefix::Whole, _) => return Err(Step::Done(self.at + self.tags.end.len())),
+            (_, Prefix::Whole, _) => Err(Step::Done(self.at + self.tags.end.len())),
             (Prefix::Whole, ..) => {
                 self.at += self.tags.key.len();
                 self.phase = Phase::Key { start: self.at };

@@ -136,7 +136,7 @@ impl Facts {
             "dependencies" | "dependentRequired" | "dependentSchemas" => {
                 let is_empty = |one: &Json| one.as_array().is_some_and(Vec::is_empty);
                 let demands = |one: &Json| !is_empty(one) && !is_any(one);
-                !value.as_object().is_some_and(|all| !all.values().any(demands))
+                value.as_object().is_none_or(|all| all.values().any(demands))
             }
             key => !ANNOTATIONS.contains(&key),
         }

@@ -164,13 +164,15 @@ mod tests {
 
     use super::*;
 
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+
     #[test]
     fn the_digest_of_a_file_is_of_each_of_its_bytes_and_of_their_order() {
         let folder = tempfile::TempDir::new().expect("a temporary folder");
         let path = folder.path().join("weights");
         let wanted = AtomicBool::new(false);
-        let mut bytes: Vec<u8> = (0..2 * PIECE as usize + 5).map(|at| (at / 4096) as u8).collect();
-        let mut of = |change: &dyn Fn(&mut Vec<u8>)| {
+        let bytes: Vec<u8> = (0..2 * PIECE as usize + 5).map(|at| (at / 4096) as u8).collect();
+        let of = |change: Change<'_>| {
             let mut changed = bytes.clone();
             change(&mut changed);
             fs::write(&path, &changed).expect("a writable folder");
@@ -179,7 +181,7 @@ mod tests {
         let whole = of(&|_| ());
         assert_eq!(whole, of(&|_| ()));
         let piece = PIECE as usize;
-        let changes: [&dyn Fn(&mut Vec<u8>); 5] = [
+        let changes: [Change<'_>; 5] = [
             &|bytes| bytes[0] ^= 1,
             &|bytes| bytes[piece + 7777] ^= 1,
             &|bytes| *bytes.last_mut().expect("bytes") ^= 1,
@@ -189,7 +191,6 @@ mod tests {
         for change in changes {
             assert_ne!(whole, of(change));
         }
-        bytes.clear();
         let unwanted = AtomicBool::new(true);
         let error = load(&path, digest_of_file(&path, &unwanted).expect_err("given up"));
         assert!(error.to_string().contains("given up"), "{error}");
