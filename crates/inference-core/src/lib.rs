@@ -42,6 +42,7 @@ mod inspect;
 mod message;
 mod metrics;
 mod model;
+mod model_info;
 mod options;
 mod penalty;
 mod picture_limits;
@@ -77,7 +78,8 @@ pub use inspect::{
 };
 pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
-pub use model::{ModelInfo, Packing, SpecialToken, StoredAs, TextModel};
+pub use model::TextModel;
+pub use model_info::{ModelInfo, Packing, SpecialToken, StoredAs};
 pub use options::{
     ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
     Xtc,

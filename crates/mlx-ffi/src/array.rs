@@ -294,19 +294,6 @@ impl Array {
         unsafe { sys::mlx_array_nbytes(self.raw) }
     }
 
-    /// Lets go of the operation that computes the value and of its inputs, whose buffers it would keep until the value
-    /// is there. A value that nobody has asked for is sent to its device first; nothing waits for it.
-    ///
-    /// MLX does so by itself as it evaluates. To say it costs nothing then, and holds where an array is kept for long.
-    ///
-    /// # Errors
-    /// As [`async_eval`](crate::async_eval).
-    pub fn detach(&self) -> Result<()> {
-        crate::async_eval([self])?;
-        // SAFETY: the handle is not empty, and was sent to its device.
-        check(unsafe { sys::mlxrs_array_detach(self.raw) })
-    }
-
     /// Computes the value and waits for it.
     ///
     /// # Errors

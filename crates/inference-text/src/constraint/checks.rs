@@ -16,6 +16,8 @@ const MAX_SOURCE_BYTES: usize = 64 << 10;
 const MAX_PATTERNS: usize = 32;
 /// Properties of one object: the time of optional ones grows with the square.
 const MAX_PROPERTIES: usize = 1000;
+/// The most properties of an object whose number is bounded: which of them were there is known by their number squared.
+const MAX_COUNTED: usize = 200;
 /// The least common multiple of all `multipleOf`, without their zeros: states of an automaton.
 const MAX_MULTIPLE: u64 = 10_000;
 /// Bytes of a schema times its choices, where these meet other demands: each choice gets a copy.
@@ -134,6 +136,7 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
             Json::Array(items) => open.extend(items.iter().map(|item| ("", item, depth + 1))),
             Json::Object(fields) => {
                 meet |= meets(fields);
+                check_counted(fields)?;
                 if ignores_siblings {
                     check_ref(fields)?;
                 }
@@ -142,6 +145,7 @@ fn check_schema(fields: &Map<String, Json>) -> Result<()> {
             _ => {}
         }
     }
+    check_counted(fields)?;
     if meet {
         check_copies(choices, fields)?;
     }
@@ -171,6 +175,20 @@ fn meets(fields: &Map<String, Json>) -> bool {
     let has_choices = fields.contains_key("anyOf") || fields.contains_key("oneOf");
     fields.contains_key("allOf")
         || has_choices && fields.keys().any(|key| MEETING.contains(&key.as_str()))
+}
+
+fn check_counted(fields: &Map<String, Json>) -> Result<()> {
+    let count = fields.get("properties").and_then(Json::as_object).map_or(0, Map::len);
+    let bounds = |key: &str| fields.get(key).and_then(Json::as_u64);
+    let is_bounded = bounds("minProperties").is_some_and(|least| least > 0)
+        || bounds("maxProperties").is_some_and(|most| most < count as u64);
+    if is_bounded && count > MAX_COUNTED {
+        return Err(invalid(format!(
+            "an object with {count} properties and a bound on their number, at most {MAX_COUNTED} are counted: leave \
+             `minProperties` and `maxProperties` out"
+        )));
+    }
+    Ok(())
 }
 
 fn check_copies(choices: usize, fields: &Map<String, Json>) -> Result<()> {

@@ -46,7 +46,7 @@ pub(super) fn check_regex(what: &str, regex: &str) -> Result<()> {
 struct Part {
     /// Places that a text can be at at once, at most, where it enters the part at one time alone.
     once: u64,
-    /// The same, where it may enter the part at any time, beside what it is at already.
+    /// Places that it can be at where it may enter the part at any time, beside what it is at already.
     often: u64,
     /// Ranges of characters.
     ranges: u64,

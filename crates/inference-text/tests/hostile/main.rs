@@ -69,6 +69,7 @@ fn draw(mut matcher: Matcher) -> Result<(), Error> {
 #[test]
 fn each_ends_within_bounds_and_leaves_nothing_running() {
     let constraints = constraints();
+    let mut long = Vec::new();
     for (name, constraint) in all() {
         let before = cpu();
         let ended = constraints.matcher(&constraint).and_then(draw);
@@ -77,8 +78,11 @@ fn each_ends_within_bounds_and_leaves_nothing_running() {
             assert!(is_its_own, "{name}: {error}");
         }
         let Some(used) = cpu().zip(before).map(|(after, before)| after - before) else { continue };
-        assert!(used < MOST_CPU, "{name}: {used} s");
+        if used > MOST_CPU {
+            long.push(format!("{name}: {used} s"));
+        }
     }
+    assert!(long.is_empty(), "{}", long.join(", "));
     let before = cpu();
     thread::sleep(Duration::from_secs(1));
     if let Some(used) = cpu().zip(before).map(|(after, before)| after - before) {

@@ -140,7 +140,7 @@ fn load_checked(
     load::load(options, checkpoint, ranks.group())
 }
 
-/// That logits of a short prompt are numbers in f16, which the checkpoint is not stored in: activations may leave its range.
+/// Refuses a model whose activations leave the range of f16: logits of a short prompt are no numbers then.
 fn check_range(served: &Served) -> Result<()> {
     const LENGTH: usize = 16;
     if served.ranks.are_several() {
@@ -223,9 +223,7 @@ fn load_model(
         ranks: Rc::new(ranks),
         model,
     };
-    if options.load.dtype == Some(inference_core::Dtype::F16)
-        && checkpoint.float_dtype() != Dtype::F16
-    {
+    if options.load.dtype == Some(inference_core::Dtype::F16) {
         check_range(&served)?;
     }
     // Activations come and go; weights and caches stay.

@@ -12,12 +12,15 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::guard::Peer;
 use crate::error::{ApiError, Kind};
 use crate::run::tally::{Tallied, Tally};
 
 /// The longest reason that is logged, in bytes.
 const LONGEST_REASON: usize = 300;
+
+/// The address of the client.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
 
 /// The part of a request that is logged.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::guard::Peer;
+use super::access_log::Peer;
 use super::timed_io::{Ending, TimedIo};
 use crate::run::state::State;
 

@@ -1,7 +1,7 @@
 //! What every request passes: an id, the host check, the origin check, the key; and what every
 //! answer passes: the log, the counts, and a panic that becomes an error.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -49,10 +49,6 @@ const REQUEST_PRIVATE_NETWORK: &str = "access-control-request-private-network";
 
 /// The header that says it may.
 const ALLOW_PRIVATE_NETWORK: &str = "access-control-allow-private-network";
-
-/// The address of the client.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
 
 /// What the guard works with.
 #[derive(Clone)]
@@ -121,7 +117,7 @@ enum Preflight {
     No,
     /// Which requests a page may send.
     Asked,
-    /// The same, of a page on a public address that wants to reach a private one.
+    /// Which requests a page on a public address may send to a private one.
     AskedFromPublic,
 }
 

@@ -140,11 +140,20 @@ const ON_CUDA: [(&str, usize); 12] = [
 ];
 
 pub(in crate::layers) fn decoder(config: &str, kernels: Kernels) -> Decoder {
+    decoder_in(config, kernels, None)
+}
+
+/// The model in `dtype`, where that is not the type of random weights.
+pub(in crate::layers) fn decoder_in(
+    config: &str,
+    kernels: Kernels,
+    dtype: Option<Dtype>,
+) -> Decoder {
     let files = ModelFiles::Random(config.into());
     let is_gemma_4 = config.contains("gemma4");
     let config = Config::parse("config.json", config).expect("an object");
     let checkpoint = Checkpoint::open(&files).expect("no files are read");
-    let weights = Weights::of(&checkpoint, &config, None, kernels, false);
+    let weights = Weights::of(&checkpoint, &config, dtype, kernels, false);
     let mut model = models::load(&config, &weights).expect("a model");
     if is_gemma_4 {
         let dtype = model.embed_tokens.dtype();
