@@ -42,6 +42,7 @@ fn a_chat_keeps_to_the_room_on_disk_and_tells_what_it_leaves_aside_unless_it_is_
     let folder = home.path().join("prefixes");
     let files = || -> Vec<std::path::PathBuf> {
         let models = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let models = models.filter(|path| path.is_dir());
         let files = models.flat_map(|model| std::fs::read_dir(model).unwrap());
         files.map(|entry| entry.unwrap().path()).collect()
     };

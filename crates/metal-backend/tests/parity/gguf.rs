@@ -201,7 +201,10 @@ fn prefixes_on_disk_are_those_of_the_file() {
         let plain = run(&*load(&file(name), None).expect(name), &prompt, &greedy(4));
         assert_eq!(token_ids(&run(&*model, &prompt, &greedy(4))), token_ids(&plain), "{name}");
     }
-    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    // What is known of the weights lies beside the folders of the two models.
+    let entries = fs::read_dir(folder.path()).expect("a folder");
+    let folders = entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir()));
+    assert_eq!(folders.count(), 2);
 }
 
 #[test]
