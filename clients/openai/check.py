@@ -259,6 +259,12 @@ def with_stream(name, value):
     return {name: value, "stream": True}
 
 
+def behind_its_call(name, value):
+    """A result, which must be that of a call."""
+    function = {"name": "get_weather", "arguments": "{}"}
+    return {name: [{"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}] + value}
+
+
 def check_every_field_of_chats_is_honoured_or_refused():
     """What the package may send is honoured, or refused for a reason: the request's fields, and those of the objects in
     them."""
@@ -271,6 +277,7 @@ def check_every_field_of_chats_is_honoured_or_refused():
     }
     around = {
         "ChatCompletionStreamOptionsParam": with_stream,
+        "ChatCompletionToolMessageParam": behind_its_call,
         "ChatCompletionNamedToolChoiceParam": lambda name, value: {name: value, "tools": [TOOL]},
     }
     taken = {
@@ -338,6 +345,7 @@ def check_every_field_of_shown_pictures_is_honoured_or_refused():
     data = f"data:image/png;base64,{PNG}"
     count = walked("chat/completions", chat_create_params.CompletionCreateParamsNonStreaming, {**one, "messages": STORY},
                    url=url, only={"messages"}, taken={"ChatCompletionContentPartImageParam", "ImageURL"},
+                   around={"ChatCompletionToolMessageParam": behind_its_call},
                    examples={"ChatCompletionAssistantMessageParam": {"role": "assistant", "content": "a"},
                              "ImageURL": {"url": data}})
     assert count > 20, count
