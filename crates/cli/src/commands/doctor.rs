@@ -236,7 +236,7 @@ fn try_generation() -> Result<String> {
     ))
 }
 
-/// What `--wired-limit` does here.
+/// The effect of `--wired-limit` on this machine.
 fn wired(working_set: Option<u64>) -> String {
     match working_set {
         None => {
