@@ -108,11 +108,9 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
     Ok(())
 }
 
-/// What is left in some checkpoints of other programs or of training.
+/// Whether a tensor is a leftover of training or of another program, by its name alone.
 fn is_leftover(name: &str) -> bool {
-    const PARTS: [&str; 10] = [
-        "embeddings.position_ids",
-        "embeddings.token_type_ids",
+    const PARTS: [&str; 8] = [
         "rotary_emb.",
         "mtp.",
         "mtp_block.",
@@ -123,22 +121,7 @@ fn is_leftover(name: &str) -> bool {
         "input_scale",
     ];
     const CLIPS: [&str; 4] = ["input_max", "input_min", "output_max", "output_min"];
-    // What code counts by itself, and the scales of caches in 8 bits.
-    const LAST: [&str; 9] = [
-        "position_ids",
-        "token_type_ids",
-        "inv_freq",
-        "masked_bias",
-        "k_scale",
-        "v_scale",
-        "q_scale",
-        "prob_scale",
-        "kv_scale",
-    ];
-    let last = name.rsplit('.').next().unwrap_or(name);
-    PARTS.iter().any(|part| name.contains(part))
-        || CLIPS.iter().any(|end| name.ends_with(end))
-        || LAST.contains(&last)
+    PARTS.iter().any(|part| name.contains(part)) || CLIPS.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether `name` is the `part` of a module called `module`, wherever that stands.

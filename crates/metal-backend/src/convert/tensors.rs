@@ -7,7 +7,7 @@ use mlx_ffi::Dtype;
 use super::value::Value;
 use crate::config::Fp8Format;
 use crate::error::{Error, Result};
-use crate::weights::Checkpoint;
+use crate::weights::{Checkpoint, is_of_no_use};
 
 /// All tensors by name.
 pub(super) struct Tensors {
@@ -23,8 +23,12 @@ impl Tensors {
     /// Scales that are missing or do not fit.
     pub fn of(checkpoint: &Checkpoint, fp8: Fp8Format) -> Result<Tensors> {
         let headers = &checkpoint.headers;
-        let mut all = BTreeMap::new();
+        let (mut all, mut left_out) = (BTreeMap::new(), Vec::new());
         for (name, header) in headers {
+            if is_of_no_use(name, header) {
+                left_out.push(name.clone());
+                continue;
+            }
             let weight = name.strip_suffix("_scale_inv");
             let stem = name.strip_suffix("activation_scale").or(name.strip_suffix("input_scale"));
             let is_fp8 = |name: &str| headers.get(name).is_some_and(|header| header.is_fp8);
@@ -44,7 +48,7 @@ impl Tensors {
             };
             all.insert(name.clone(), value);
         }
-        Ok(Tensors { all, left_out: Vec::new() })
+        Ok(Tensors { all, left_out })
     }
 
     /// Leaves out the tensors for whose names `is_unused` holds.

@@ -37,6 +37,7 @@ use crate::files::ModelFiles;
 use crate::kernels::{Kernels, Matrix};
 use crate::layers::{Linear, ModelPart, PartBytes, Stage, Weight};
 
+pub(crate) use buffers::is_of_no_use;
 pub(crate) use fp8::Fp8Scales;
 pub(crate) use joined::Linears;
 
@@ -122,7 +123,7 @@ impl Weights {
         only_describe: bool,
     ) -> Weights {
         let all = checkpoint.headers.iter();
-        let left = all.filter(|(name, header)| !buffers::is_of_no_use(name, header));
+        let left = all.filter(|(name, header)| !is_of_no_use(name, header));
         let left = left.map(|(name, header)| (name.clone(), header.clone()));
         let shared = Shared {
             files: checkpoint.files.clone(),

@@ -24,7 +24,7 @@ const OF_PACKED_CACHES: [&str; 5] = ["k_scale", "v_scale", "q_scale", "prob_scal
 const OF_PROJECTIONS: [&str; 2] = ["k_proj.output_scale", "v_proj.output_scale"];
 
 /// Whether a tensor changes nothing of what any model computes that is known here.
-pub(super) fn is_of_no_use(name: &str, header: &TensorHeader) -> bool {
+pub(crate) fn is_of_no_use(name: &str, header: &TensorHeader) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     let is_scale = || {
         let is_small = header.elements() <= MOST_SCALES;
