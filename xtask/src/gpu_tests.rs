@@ -55,15 +55,22 @@ fn pack(folder: &Path) -> Result<()> {
     fs::write(&script, SCRIPT.1).with_context(|| format!("cannot write {}", script.display()))
 }
 
-/// The names of the integration tests, each a file, that have such tests.
+/// The names of the integration tests that have such tests: each is a file, or a folder of files.
 fn targets(crates: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for package in files(crates)? {
-        for file in files(&package.join("tests"))? {
-            let is_one = file.extension().is_some_and(|end| end == "rs")
-                && fs::read_to_string(&file)?.contains(MARK);
-            let name = file.file_stem().and_then(|name| name.to_str());
-            found.extend(name.filter(|_| is_one).map(str::to_owned));
+        for test in files(&package.join("tests"))? {
+            let mut sources = files(&test)?;
+            if sources.is_empty() {
+                sources.push(test.clone());
+            } else if !test.join("main.rs").is_file() {
+                continue;
+            }
+            sources.retain(|file| file.extension().is_some_and(|end| end == "rs"));
+            let texts = sources.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?;
+            let name = test.file_stem().and_then(|name| name.to_str());
+            let has_some = texts.iter().any(|text| text.contains(MARK));
+            found.extend(name.filter(|_| has_some).map(str::to_owned));
         }
     }
     found.sort();
@@ -108,10 +115,11 @@ mod tests {
         let found = targets(&crates).unwrap();
         assert!(found.contains(&"cuda".to_owned()), "{found:?}");
         for package in files(&crates).unwrap() {
-            for file in files(&package.join("tests")).unwrap().iter().filter(|file| file.is_file())
-            {
-                let text = fs::read_to_string(file).unwrap_or_default();
-                assert!(!text.contains("skipped: no"), "{}", file.display());
+            for test in files(&package.join("tests")).unwrap() {
+                for file in files(&test).unwrap().into_iter().chain([test]) {
+                    let text = fs::read_to_string(&file).unwrap_or_default();
+                    assert!(!text.contains("skipped: no"), "{}", file.display());
+                }
             }
         }
     }

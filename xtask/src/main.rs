@@ -5,6 +5,7 @@ mod bindings;
 mod build_mlx;
 mod clients;
 mod dist;
+mod fuzz;
 mod gpu_tests;
 mod kernels;
 mod link_costs;
@@ -28,6 +29,8 @@ usage: cargo xtask COMMAND
   dist [--out DIR] [--variant metal|cpu|cuda] [--downloads URL] [--check]
       packs the program with its libraries, below target/dist; with a URL, writes install.sh for what is
       downloaded from there; with --check, tries both, and the packages of the crates that others use
+  fuzz [--seconds N] [TARGET...]
+      runs the fuzz targets of `fuzz`, each for so long (60 s), beginning with its seeds
   gpu-tests [--pack DIR]
       runs the tests that need an NVIDIA GPU and sums them up; or puts them into DIR, with a script
       that runs them on a machine without Rust
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Some("bindings") => bindings::run(&args),
         Some("clients") => clients::run(&args),
         Some("dist") => dist::run(&args),
+        Some("fuzz") => fuzz::run(&args),
         Some("gpu-tests") => gpu_tests::run(&args),
         Some("kernels") => kernels::run(&args),
         Some("link-costs") => link_costs::run(&args),

@@ -1,6 +1,7 @@
 //! Products by our own kernels for CPUs, against MLX's. Memory concerns the process, so the tests
 //! of this binary take turns.
 
+#[path = "arrays/near.rs"]
 mod near;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -281,25 +281,33 @@ fn failed(error: std::io::Error) -> Error {
     Error::new(error.to_string())
 }
 
-#[path = "../../tests/cuda_attention.rs"]
+#[path = "../../tests/cuda/arrays.rs"]
+mod arrays;
+#[path = "../../tests/cuda/attention.rs"]
 mod attention;
-#[path = "../../tests/cuda_draw.rs"]
+#[path = "../../tests/cuda/draw.rs"]
 mod draw;
-#[path = "../../tests/cuda_experts.rs"]
+#[path = "../../tests/cuda/experts.rs"]
 mod experts;
-#[path = "../../tests/cuda_latent.rs"]
+#[path = "../../tests/cuda/latent.rs"]
 mod latent;
-#[path = "../../tests/cuda_pictures.rs"]
+#[path = "../../tests/cuda/matrix.rs"]
+mod matrix;
+#[path = "../../tests/cuda/on_cuda.rs"]
+mod on_cuda;
+#[path = "../../tests/cuda/pictures.rs"]
 mod pictures;
-#[path = "../../tests/cuda.rs"]
+#[path = "../../tests/cuda/products.rs"]
 mod products;
-#[path = "../../tests/cuda_recurrent.rs"]
+#[path = "../../tests/cuda/recurrent.rs"]
 mod recurrent;
-#[path = "../../tests/cuda_routing.rs"]
+#[path = "../../tests/cuda/routing.rs"]
 mod routing;
-#[path = "../../tests/cuda_rows.rs"]
+#[path = "../../tests/cuda/rows.rs"]
 mod rows;
-#[path = "../../tests/cuda_several_rows.rs"]
+#[path = "../../tests/cuda/several_rows.rs"]
 mod several_rows;
-#[path = "../../tests/cuda_unpack.rs"]
+#[path = "../../tests/cuda/uniform.rs"]
+mod uniform;
+#[path = "../../tests/cuda/unpack.rs"]
 mod unpack;

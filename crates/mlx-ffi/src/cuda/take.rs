@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::{Device, Indices, ops, use_device};
 
-    /// A processor runs the kernel here; `tests/cuda_gather.rs` runs it on a GPU, with other strides.
+    /// A processor runs the kernel here; `tests/cuda/gather.rs` runs it on a GPU, with other strides.
     #[test]
     fn rows_of_buffers_are_those_that_mlx_takes() {
         use_device(Device::Cpu).unwrap();

@@ -1,0 +1,26 @@
+//! Kernels for NVIDIA GPUs, and what else only a GPU shows.
+
+mod arrays;
+mod attention;
+mod dispatch;
+mod draw;
+mod experts;
+mod gather;
+mod host;
+mod hostile;
+mod images;
+mod latent;
+mod matmul;
+mod matrix;
+mod on_cuda;
+mod pictures;
+mod products;
+mod ranks;
+mod recurrent;
+mod routing;
+mod rows;
+mod several_rows;
+mod threads;
+mod uniform;
+mod unpack;
+mod worker;

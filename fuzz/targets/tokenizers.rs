@@ -1,0 +1,69 @@
+//! The files of a tokenizer: each input is a `tokenizer.json`, or a `tokenizer_config.json` beside a whole one.
+#![no_main]
+
+use std::borrow::Cow;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use inference_text::{AddSpecial, ChatFormat, Files, ReadError, SkipSpecial, Tokenizer, panics};
+use libfuzzer_sys::fuzz_target;
+
+/// A tokenizer that goes with a `tokenizer_config.json`.
+const WHOLE: &[u8] =
+    include_bytes!("../../crates/inference-text/tests/fixtures/tokenizers/smol/tokenizer.json");
+const TEXT: &str = "The quick brown fox <|im_end|> über 12345 \u{1f98a}\n\n  jumps\0";
+
+/// Files in memory.
+struct InMemory<'a> {
+    tokenizer: &'a [u8],
+    config: Option<&'a [u8]>,
+}
+
+impl Files for InMemory<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        name.into()
+    }
+
+    fn read(&self, name: &str, limit: u64) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
+        let bytes = match name {
+            "tokenizer.json" => Some(self.tokenizer),
+            "tokenizer_config.json" => self.config,
+            _ => None,
+        };
+        match bytes {
+            Some(bytes) if bytes.len() as u64 > limit => {
+                Err(ReadError::TooLarge(bytes.len() as u64))
+            }
+            bytes => Ok(bytes.map(|bytes| Cow::Owned(bytes.to_vec()))),
+        }
+    }
+
+    fn on_disk(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// Ends the process at each panic but those of the tokenizer library that become errors.
+fn end_at_a_panic() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |what| {
+        if !panics::is_caught() {
+            print(what);
+            process::abort();
+        }
+    }));
+}
+
+fuzz_target!(init: end_at_a_panic(), |bytes: &[u8]| {
+    for files in [
+        InMemory { tokenizer: bytes, config: None },
+        InMemory { tokenizer: WHOLE, config: Some(bytes) },
+    ] {
+        let _ = ChatTemplate::from_files(&files);
+        let Ok(tokenizer) = Tokenizer::from_files(&files) else { continue };
+        if let Ok(ids) = tokenizer.encode(TEXT, AddSpecial::Prompt) {
+            let _ = tokenizer.decode(&ids, SkipSpecial::No);
+        }
+    }
+});
