@@ -7,7 +7,7 @@ mod laid;
 mod prompts;
 
 use std::sync::{Once, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use inference_core::{
     AnswerReader, AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
@@ -15,10 +15,12 @@ use inference_core::{
     ModelInfo, Prompt, RenderedPrompt, Result, TextModel, Token,
 };
 use inference_text::answer::{AnswerParser, Family};
-use inference_text::constraint::{self, Constraints};
+use inference_text::constraint::{self, Constraints, Matcher};
 use inference_text::{
     AddSpecial, ChatFormat, Detokenizer, SkipSpecial, StopMatcher, TextError, Tokenizer,
 };
+
+use mlx_ffi::memory;
 
 use crate::config::Config;
 use crate::engine::{
@@ -33,6 +35,9 @@ use crate::special_tokens::special_tokens;
 use crate::weights::Checkpoint;
 use honoured::{capabilities, refused_by_ranks};
 use laid::Laid;
+
+/// A constraint that takes longer than this leaves so much freed heap behind that it is given back.
+const COSTLY_CONSTRAINT: Duration = Duration::from_millis(200);
 
 /// A model on its engine thread, with its tokenizer and chat format.
 pub(crate) struct MlxModel {
@@ -271,6 +276,16 @@ impl MlxModel {
         Ok(tokens)
     }
 
+    /// Compiles the constraint of a request. The heap that a costly one took goes back to the system.
+    fn begin_constraint(&self, options: &GenerateOptions, ids: &[u32]) -> Result<Option<Matcher>> {
+        let started = Instant::now();
+        let constraint = self.constraints.begin(options, ids);
+        if started.elapsed() > COSTLY_CONSTRAINT {
+            memory::trim_heap();
+        }
+        constraint
+    }
+
     /// Starts a generation. Stop strings count where `parser` finds content, or everywhere.
     fn start(
         &self,
@@ -284,7 +299,7 @@ impl MlxModel {
         self.check_ids(options)?;
         self.check_prompt(&laid, usize::from(options.max_tokens != Some(0)))?;
         let Laid { ids, scene, .. } = laid;
-        let constraint = self.constraints.begin(options, &ids)?;
+        let constraint = self.begin_constraint(options, &ids)?;
         let options = self.with_defaults(options);
         options.check_penalties()?;
         let special = skip_special(&options);
