@@ -5,6 +5,7 @@ mod chats;
 mod honoured;
 mod laid;
 mod prompts;
+mod range;
 
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
@@ -125,7 +126,7 @@ impl MlxModel {
             text.chat.prepare_beside();
             Ok((text, SamplingDefaults::read(&files)?))
         };
-        let config = options.config.clone();
+        let (config, load) = (options.config.clone(), options.load.clone());
         let (engine, mut description, (text, defaults)) = Engine::start(options, meanwhile)?;
         description.refused.extend(of_ranks);
         let sight = text.sight(&description, &config, &files);
@@ -146,6 +147,7 @@ impl MlxModel {
             family: OnceLock::new(),
             told_of_lines: Once::new(),
         };
+        model.check_range(&load)?;
         model.tell_of_fault();
         Ok(model)
     }

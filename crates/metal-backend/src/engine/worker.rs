@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
 use inference_core::Error;
-use mlx_ffi::{Device, Dtype, Indices, memory, ops};
+use mlx_ffi::{Device, memory};
 
 use super::device::{self, out_of_memory};
 use super::due::Due;
@@ -20,11 +20,9 @@ use super::scheduler::Scheduler;
 use super::served::{Served, ServedEnd};
 use super::shared::Shared;
 use super::wired::WiredShare;
-use crate::cache::Caches;
 use crate::error::{Result, panicked};
 use crate::load::EngineOptions;
 use crate::load::{self, Description, LoadedModel};
-use crate::sampling::log_sum;
 use crate::weights::Checkpoint;
 
 /// Prompt ids computed at once where the load options say nothing: enough to keep the device busy.
@@ -140,33 +138,6 @@ fn load_checked(
     load::load(options, checkpoint, ranks.group())
 }
 
-/// Refuses a model whose activations leave the range of f16: logits of a short prompt are no numbers then.
-fn check_range(served: &Served) -> Result<()> {
-    const LENGTH: usize = 16;
-    if served.ranks.are_several() {
-        return Ok(());
-    }
-    let Served { model, specs, storage, .. } = served;
-    let step = (model.vocab_size as usize / LENGTH).max(1);
-    let ids: Vec<u32> = (0..model.vocab_size as u32).step_by(step).take(LENGTH).collect();
-    let mut caches = Caches::new(specs, *storage, 1, ids.len());
-    let ids = Indices::from_u32(&ids, &[1, ids.len() as i32])?;
-    let mut pass = model.begin(&ids, &caches)?;
-    model.advance(&mut pass, &mut caches, usize::MAX)?;
-    let sums = log_sum(&ops::astype(&model.logits(pass.h())?, Dtype::F32)?)?;
-    if sums.to_vec_f32()?.iter().all(|sum| sum.is_finite()) {
-        return Ok(());
-    }
-    Err(Error::InvalidOption {
-        option: "dtype",
-        reason:
-            "the model's activations leave the range of f16, so that its logits are no numbers: \
-                 take bf16 or f32"
-                .to_owned(),
-    }
-    .into())
-}
-
 /// A model that can serve.
 struct Loaded {
     served: Served,
@@ -223,9 +194,6 @@ fn load_model(
         ranks: Rc::new(ranks),
         model,
     };
-    if options.load.dtype == Some(inference_core::Dtype::F16) {
-        check_range(&served)?;
-    }
     // Activations come and go; weights and caches stay.
     let needs = limit.saturating_sub(served.budget.passes).max(description.info.weight_bytes);
     let wired = WiredShare::of(options.device, options.load.wired_limit, needs)?;
