@@ -1,4 +1,4 @@
-//! What a call through the safe layer costs, a chain of small operations, and convolutions.
+//! The cost of a call through the safe layer, of a chain of small operations, and of convolutions.
 
 use std::hint::black_box;
 

@@ -1,5 +1,6 @@
-//! What a step costs beside the model: the scheduler's part of it, and text, with a model whose
-//! arithmetic is next to nothing: one layer of 32 values.
+//! The cost of a step beside the model: the scheduler's share, and text.
+//!
+//! The arithmetic of the model here is next to nothing: one layer of 32 values.
 //!
 //! The engine itself says where a step's time goes (`EngineStatus::step_times`), so the little that
 //! the model takes is left out.
@@ -15,7 +16,7 @@ const CONFIG: &str = r#"{"model_type": "qwen3", "hidden_size": 32, "intermediate
     "vocab_size": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000, "max_position_embeddings": 4096,
     "hidden_act": "silu", "attention_bias": false, "tie_word_embeddings": true,
     "torch_dtype": "float32"}"#;
-/// What of a step is looked at.
+/// Selects the time of one part of a step.
 type Part = fn(&StepTimes) -> Duration;
 /// Tokens of each request.
 const NEW: u64 = 64;

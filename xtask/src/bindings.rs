@@ -60,7 +60,7 @@ fn generate() -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Whether the machine has clang, and so libclang with headers where bindgen looks.
+/// Returns true when the machine has clang, and so libclang with headers for bindgen.
 fn has_clang() -> bool {
     Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success())
 }

@@ -11,7 +11,7 @@ use mlx_build::{
 
 use crate::repository::root;
 
-/// What the command line's usage does not say.
+/// The options and the environment, printed below the command line's usage.
 pub const HELP: &str = "
   --variant NAME     which build of MLX
   --from-source DIR  compiles MLX from a checkout of its sources; later builds keep it

@@ -23,7 +23,7 @@ use crate::repository::{root, target_folder};
 use environment::{Environment, Prepared, Script};
 use server::Server;
 
-/// What the second server wants as a key.
+/// The key that the second server demands.
 const KEY: &str = "a-key-of-the-clients-test";
 
 /// A program that others wrote, and our script that uses it.
@@ -160,7 +160,7 @@ fn clients(folder: &Path) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// What clients of more than a server start themselves.
+/// Programs and further servers for clients' scripts, each in a variable of the environment.
 struct Programs {
     /// `ML_PROGRAM`: the program.
     ml: PathBuf,
@@ -174,12 +174,14 @@ struct Programs {
     painting: Option<String>,
 }
 
-/// Whether `client` wants a server whose model follows a script: to start it, or for pictures.
+/// Returns true when `client` wants a server whose model follows a script.
+///
+/// It starts that server itself, or wants it for pictures.
 fn follows_a_script(client: &Client) -> bool {
     mentions(client, "ML_SCRIPTED") || mentions(client, "ML_SEEING")
 }
 
-/// Whether the script of `client` has the word `name`.
+/// Returns true when the script of `client` has the word `name`.
 fn mentions(client: &Client, name: &str) -> bool {
     let check = ["check.mjs", "check.py"].map(|name| fs::read_to_string(client.folder.join(name)));
     check.into_iter().flatten().any(|text| text.contains(name))
@@ -205,7 +207,7 @@ pub fn script(name: &str) -> Result<Option<Script>> {
     }
 }
 
-/// Whether a client that cannot be installed is a failure.
+/// Returns true when a client that cannot be installed is a failure.
 fn must_be_there(forgivable: bool) -> bool {
     !forgivable && std::env::var_os("CI").is_some_and(|ci| ci == "true")
 }

@@ -151,17 +151,17 @@ fn tool(program: &Path, args: &[&str]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Whether kernels can be compiled from these headers, as MLX's CUDA build does.
+/// Returns true when kernels can be compiled from these headers, as MLX's CUDA build does.
 fn has_kernel_headers(include: &Path) -> bool {
     include.join("cccl").is_dir()
 }
 
-/// Whether a file beside the libraries serves those alone who link them.
+/// Returns true for a file beside the libraries that serves linking alone.
 fn is_of_builds_alone(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "a" || end == "cmake")
 }
 
-/// What a user reads who unpacks an archive by hand.
+/// The text for a user who unpacks an archive by hand.
 fn readme(name: &str, needs: &needs::Needs) -> String {
     format!(
         "# {name}\n\n\

@@ -13,9 +13,9 @@ use crate::repository::{make_empty, root};
 
 /// Runs the tests of the programs that lie beside it.
 const SCRIPT: (&str, &str) = ("run.sh", include_str!("gpu_tests.sh"));
-/// What such a test says where it is ignored.
+/// The reason in the `#[ignore]` of such a test.
 const MARK: &str = "needs an NVIDIA GPU: cargo xtask gpu-tests";
-/// Where `cargo xtask build-mlx --variant cuda` puts MLX.
+/// The folder of MLX's libraries from `cargo xtask build-mlx --variant cuda`, in the cache.
 const CUDA_BUILD: &str = "cuda-0.32.2/dist/mlx/lib";
 
 /// Builds the programs with such tests and runs them; with `--pack`, only puts them into a folder.
@@ -78,7 +78,7 @@ fn targets(crates: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What a folder holds; nothing where there is none.
+/// The entries of a folder; none where there is no folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What a crate's manifest says.
+//! Names and dependencies in a crate's manifest.
 
 /// A line of a manifest that names a dependency.
 pub struct Dependency<'a> {

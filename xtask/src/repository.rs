@@ -35,7 +35,7 @@ pub fn make_empty(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// What git tracks or would track; every file where `root` is no git checkout.
+/// The files that git tracks or would track; every file where `root` is no git checkout.
 pub fn files(root: &Path) -> Result<Vec<File>> {
     let mut paths = Vec::new();
     if root.join(".git").exists() {

@@ -96,7 +96,7 @@ mod tests {
             self
         }
 
-        /// Whether the violations are exactly these, given by `path:line` and a part of the text.
+        /// Asserts that the violations are these alone, by `path:line` and a part of the text.
         #[track_caller]
         pub fn expect(self, expected: &[(&str, &str)]) {
             let found: Vec<_> = check(&self.0).unwrap().iter().map(Violation::to_string).collect();

@@ -50,14 +50,14 @@ impl AnswerPrinter {
     }
 }
 
-/// What a piece adds: first to stderr, then to stdout.
+/// The text that a piece adds: first to stderr, then to stdout.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shown {
     stderr: String,
     stdout: String,
 }
 
-/// Where parts begin and end.
+/// Separates the parts of an answer, piece by piece.
 #[derive(Default)]
 struct Layout {
     hides_reasoning: bool,
@@ -128,7 +128,7 @@ mod tests {
 
     use super::Layout;
 
-    /// What stderr and stdout have in the end.
+    /// Returns the whole of stderr and of stdout.
     fn shown(mut layout: Layout, pieces: &[Piece]) -> (String, String) {
         let mut all: Vec<_> = pieces.iter().map(|piece| layout.add(piece)).collect();
         all.push(layout.end());

@@ -70,13 +70,13 @@ pub struct Cli {
     /// Print the versions of this program, mlx-c and MLX, and the device
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// What to do.
+    /// The command; `None` beside `--version`.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
 impl Cli {
-    /// Whether what is asked computes, and may do so on a GPU.
+    /// Returns true when the command computes, and may do so on a GPU.
     pub fn may_use_gpu(&self) -> bool {
         let backend = match &self.command {
             _ if self.version => None,
@@ -98,7 +98,7 @@ impl Cli {
     }
 }
 
-/// What `ml` can do.
+/// The commands of `ml`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer or continue one prompt
@@ -173,7 +173,7 @@ Examples:
   ml generate --messages chat.json --json | jq -r .text
   ml generate --batch prompts.jsonl --json | jq -r .text")]
 pub struct GenerateArgs {
-    /// What to ask; `-` or nothing reads stdin
+    /// The prompt; `-` or nothing reads stdin
     pub prompt: Option<String>,
     /// Take the prompt from a file (`-`: stdin); after PROMPT and an empty line where both are given
     #[arg(long, short = 'f', value_name = "FILE", help_heading = "Prompt")]

@@ -25,7 +25,7 @@ const UNITS: [(&str, u64); 13] = [
 /// alone are the binary units.
 ///
 /// # Errors
-/// What was expected, for a person.
+/// The expected form, for a person.
 pub fn parse(text: &str) -> Result<u64, String> {
     let expected = || "expected bytes, such as 17179869184, 512MiB or 16GiB".to_owned();
     let text = text.trim();

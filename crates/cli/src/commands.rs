@@ -69,8 +69,8 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Whether the first of several ranks takes the requests, and this one follows it. What several ranks cannot do together
-/// is refused: each would do it by itself.
+/// Returns true when the first of several ranks takes the requests, and this one follows it. A
+/// command that several ranks cannot run together is refused: each would run it by itself.
 fn follows(command: &Command) -> Result<bool> {
     let refused = match command {
         Command::Generate(_) | Command::Chat(_) | Command::Classify(_) | Command::Serve(_) => None,

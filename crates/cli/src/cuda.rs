@@ -21,10 +21,10 @@ pub const MLX: &str = "0.32.2";
 pub const LEAST_DRIVER: u32 = 580;
 /// Says to a process that it was started with the build for CUDA.
 const STARTED: &str = "ML_STARTED_WITH_CUDA";
-/// Where the loader looks first.
+/// The folders where the loader looks first.
 const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
-/// What NVIDIA's driver says of itself.
+/// NVIDIA's driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// Its release; `None` where it does not tell, as under Windows' Linux.
@@ -46,7 +46,7 @@ impl Driver {
         windows.iter().all(|file| Path::new(file).exists()).then_some(Driver { release: None })
     }
 
-    /// Whether it is known to be too old.
+    /// Returns true when it is known to be too old.
     pub fn is_old(&self) -> bool {
         let release = self.release.as_deref().and_then(|text| text.split('.').next()?.parse().ok());
         release.is_some_and(|release: u32| release < LEAST_DRIVER)
@@ -70,7 +70,7 @@ fn release(text: &str) -> Option<String> {
     text.lines().next()?.split_whitespace().find(is_release).map(str::to_owned)
 }
 
-/// Where the build for CUDA is put.
+/// Returns the folder of the build for CUDA, there or not.
 ///
 /// # Errors
 /// Neither `XDG_DATA_HOME` nor `HOME` names a folder.
@@ -93,7 +93,7 @@ pub fn found() -> Option<PathBuf> {
     place().ok().filter(|folder| library(folder).exists())
 }
 
-/// Whether this process was started with the build for CUDA.
+/// Returns true when this process was started with the build for CUDA.
 pub fn is_started() -> bool {
     env::var_os(STARTED).is_some()
 }

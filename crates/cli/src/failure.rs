@@ -13,7 +13,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 /// The end of a command that did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// What was typed cannot be done: exit code 2.
+    /// A usage error: exit code 2.
     #[error("{0}")]
     Usage(String),
     /// The contract's own error.

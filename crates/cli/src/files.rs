@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result, reason};
 /// A longer text fits no context; an endless one, such as a device, must end somewhere.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Whether `path` stands for stdin.
+/// Returns true when `path` stands for stdin.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -104,7 +104,7 @@ pub fn read_lines(path: &Path) -> Result<Vec<String>> {
     Ok(read(path)?.lines().map(str::to_owned).collect())
 }
 
-/// Whether a person would have to type what is read from stdin.
+/// Returns true when a person would have to type the text of stdin.
 pub fn stdin_is_terminal() -> bool {
     io::stdin().is_terminal()
 }

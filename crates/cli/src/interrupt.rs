@@ -1,4 +1,4 @@
-//! What ends a run early: Ctrl-C and SIGTERM, of which the second one ends the program, and a timeout.
+//! Early ends of a run: Ctrl-C and SIGTERM, of which a second one ends the program, and a timeout.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl State {
-    /// Whether a signal is another one than those that came before.
+    /// Counts a signal, and returns true unless it came before by the other way.
     fn is_news(&mut self, signal: i32) -> bool {
         let before = self.came.max(self.told);
         match signal {
@@ -60,7 +60,7 @@ struct Running {
     then: Then,
 }
 
-/// What follows after Ctrl-C has ended a generation.
+/// The step after Ctrl-C has ended a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The program ends, at the latest after a moment of grace.
@@ -106,7 +106,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether a signal asked the whole program to end.
+    /// Returns true when a signal asked the whole program to end.
     pub fn leaving(&self) -> bool {
         self.lock().leaving
     }
@@ -144,7 +144,7 @@ impl Interrupt {
 }
 
 /// Ends the process without destructors: an engine in the middle of a step cannot run them.
-/// What was printed was flushed when it was printed.
+/// Output was flushed when it was printed.
 fn leave(state: &State) {
     if let Some(terminal) = &state.terminal {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
@@ -162,7 +162,7 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Whether a signal has cancelled the generation.
+    /// Returns true when a signal has cancelled the generation.
     pub fn fired(&self) -> bool {
         self.interrupt.lock().running.as_ref().is_some_and(|running| running.fired)
     }

@@ -12,7 +12,7 @@ use crate::pictures;
 /// The value that `text` holds; `name` is the file it came from.
 ///
 /// # Errors
-/// What is wrong and where, with the file's name.
+/// The mistake and where it is, with the file's name.
 pub fn parse(text: &str, name: &str) -> Result<Value> {
     let json =
         serde_json::from_str(text).map_err(|e| Failure::Other(format!("{name}: not JSON: {e}")))?;
@@ -22,7 +22,7 @@ pub fn parse(text: &str, name: &str) -> Result<Value> {
 /// The messages of a JSON array as chat APIs take it: `[{"role": "user", "content": "…"}, …]`.
 ///
 /// # Errors
-/// What is wrong with which message, with the file's name.
+/// The mistake and its message's number, with the file's name.
 pub fn parse_messages(text: &str, name: &str) -> Result<Vec<Message>> {
     messages(parse(text, name)?, name)
 }
@@ -30,7 +30,7 @@ pub fn parse_messages(text: &str, name: &str) -> Result<Vec<Message>> {
 /// The messages of a value as [`parse_messages`] takes it; `name` says where it stands.
 ///
 /// # Errors
-/// What is wrong with which message.
+/// The mistake and its message's number.
 pub fn messages(value: Value, name: &str) -> Result<Vec<Message>> {
     let Value::Array(items) = value else {
         return Err(Failure::Other(format!("{name}: expected a JSON array of messages")));

@@ -47,7 +47,7 @@ fn print_no_caught_panics() {
     }));
 }
 
-/// What the arguments ask for: a command, or the help or version on stdout. Bad usage ends the process.
+/// Runs a command, or prints the help or version on stdout. Bad usage ends the process.
 fn run() -> Result<()> {
     match args::Cli::read(std::env::args_os()) {
         Ok(cli) => {

@@ -97,7 +97,8 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Whether stderr takes escape sequences: a terminal, and `NO_COLOR` unset or empty.
+/// Returns true when stderr is a terminal that takes escape sequences, and `NO_COLOR` is unset or
+/// empty.
 fn styled() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

@@ -43,12 +43,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Whether any of them came.
+    /// Returns true when any of them came.
     pub fn came(&self) -> bool {
         self.interrupt.load(Ordering::Relaxed) || self.end.load(Ordering::Relaxed)
     }
 
-    /// Whether this process is to end.
+    /// Returns true when this process is to end.
     pub fn ends(&self) -> bool {
         self.end.load(Ordering::Relaxed)
     }

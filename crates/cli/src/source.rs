@@ -1,4 +1,4 @@
-//! Where models come from: folders, the hub's cache, the binary itself.
+//! Sources of models: folders, the hub's cache, the binary itself.
 
 use std::path::{Path, PathBuf};
 
@@ -20,9 +20,9 @@ pub enum Source {
     Folder(PathBuf),
     /// A model in the hub's cache.
     Pulled {
-        /// What it was called.
+        /// The name by which it was asked for.
         name: Name,
-        /// Where it is.
+        /// Its path in the cache.
         folder: PathBuf,
     },
 }
@@ -101,7 +101,7 @@ impl Source {
         }
     }
 
-    /// What can be told of it without loading its weights.
+    /// Describes it without loading its weights.
     ///
     /// # Errors
     /// The backend's.

@@ -64,14 +64,14 @@ impl Place {
         self.command(env!("CARGO_BIN_EXE_ml"), arguments).spawn().unwrap()
     }
 
-    /// What `arguments` print, which must succeed.
+    /// Returns the stdout of `arguments`, which must succeed.
     fn done(&self, arguments: &[&str]) -> String {
         let (code, out, error) = said(self.start(arguments).wait_with_output().unwrap());
         assert_eq!(code, Some(0), "{arguments:?}: {error}");
         out
     }
 
-    /// What `arguments` say on stderr, which must fail with 1.
+    /// Returns the stderr of `arguments`, which must fail with 1.
     fn failed(&self, arguments: &[&str]) -> String {
         let (code, out, error) = said(self.start(arguments).wait_with_output().unwrap());
         assert_eq!((code, &*out), (Some(1), ""), "{arguments:?}: {error}");

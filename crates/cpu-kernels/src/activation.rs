@@ -1,8 +1,8 @@
-//! What gates do.
+//! Activations of gates.
 
 use crate::functions::{add_product, exp, softplus};
 
-/// What a gate does before it is multiplied.
+/// The activation of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x · sigmoid(x)`.
@@ -22,7 +22,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// What passes the gates `x`: of each the function of it, times its value of `y`.
+    /// Gates `y` by `x`: replaces each value of `x` by its activation times that of `y`.
     #[inline(always)]
     pub(crate) fn open<const FMA: bool>(self, x: &mut [f32], y: &[f32]) {
         let both = x.iter_mut().zip(y);
@@ -39,7 +39,7 @@ impl Activation {
     }
 }
 
-/// What the cube of x is multiplied with in the tanh form of the Gaussian error linear unit.
+/// Factor of the cube of x in the tanh form of the Gaussian error linear unit.
 pub const GELU_CUBE: f32 = 0.044_715;
 
 /// `x / 2 · (1 + tanh(u))` is `x · sigmoid(2u)`, which does not subtract nearly equal numbers.

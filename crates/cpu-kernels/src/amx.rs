@@ -1,8 +1,9 @@
-//! Whether the processor has AMX, and the system lets this process use it.
+//! Detection of AMX, and the system's permission to use it.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 
-/// Whether tiles of bf16 can be used. Asks Linux for them, which has to be done before their first use.
+/// Returns true when tiles of bf16 can be used. Asks Linux for them, which has to be done before
+/// their first use.
 pub(crate) fn is_available() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;

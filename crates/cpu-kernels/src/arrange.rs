@@ -18,7 +18,7 @@ pub struct Stretch {
     pub positions: Range<usize>,
 }
 
-/// What a row of the result is made of; zeros follow.
+/// The stretches that make up a row of the result; zeros follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     /// Positions of zeros before the first stretch.
@@ -43,7 +43,7 @@ pub struct Source<'a> {
 /// Rows of the result, each made of its pieces.
 #[derive(Debug)]
 pub struct Arrange<'a> {
-    /// What the pieces are taken from.
+    /// Sources of the pieces.
     pub sources: &'a [Source<'a>],
     /// For each row of the result, its pieces.
     pub rows: &'a [Pieces],

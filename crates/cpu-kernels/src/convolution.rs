@@ -10,7 +10,7 @@ use crate::{Dtype, Error, Heads, Level, pool};
 /// Channels that are computed at a time.
 const SOME: usize = 64;
 
-/// What becomes of the sums of a convolution.
+/// The activation of the sums of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvolutionActivation {
     /// They stay as they are.

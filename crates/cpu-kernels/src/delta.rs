@@ -15,7 +15,7 @@ const LANES: usize = 16;
 const WORTH_THREADS: usize = 512;
 /// The most values of a key.
 const MOST_KEY_VALUES: usize = 256;
-/// What keeps the length of a query or a key from 0.
+/// Keeps the length of a query or a key from 0.
 const EPS: f32 = 1e-6;
 
 /// For each position: queries and keys become unit vectors, queries over `√dk`;
@@ -217,7 +217,7 @@ impl Kernel for DecayKernel<'_> {
     }
 }
 
-/// What is known of all positions before the state goes through them, in f32.
+/// Values of all positions, in f32, that are computed before the state goes through them.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     /// `[rows · positions, 2 · k_heads · dk]`: queries, then keys, as unit vectors.

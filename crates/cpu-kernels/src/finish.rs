@@ -1,4 +1,4 @@
-//! What becomes of a product before it is written.
+//! Epilogues of products.
 
 use std::ops::Range;
 
@@ -8,8 +8,7 @@ use crate::problem::buffer;
 use crate::rows::each;
 use crate::{Activation, Dtype, Error, Level, Problem};
 
-/// What becomes of a product in f32 before it is written: a bias is added, then an activation is taken, then a
-/// residual is added.
+/// The epilogue of a product in f32: adds a bias, then activates, then adds a residual.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finish<'a> {
     /// `[n]` f32.
@@ -21,7 +20,7 @@ pub struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    /// Whether nothing becomes of it.
+    /// Returns true when the product is written as it is.
     pub(crate) fn is_nothing(&self) -> bool {
         self.bias.is_none() && self.activation.is_none() && self.residual.is_none()
     }

@@ -1,4 +1,4 @@
-//! What weights are, as a constant that kernels are compiled for.
+//! The kind of weights, as a constant that kernels are compiled for.
 
 use crate::{Dtype, Packing, Weights};
 
@@ -28,7 +28,7 @@ pub(crate) const fn bits(kind: Kind) -> usize {
     }
 }
 
-/// Whether weights are not packed.
+/// Returns true for weights that are not packed.
 pub(crate) const fn is_dense(kind: Kind) -> bool {
     kind >= FROM_BF16
 }

@@ -8,7 +8,7 @@ use crate::Error;
 /// A set of instructions. Later ones are faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// What every processor of the architecture has: SSE2 on x86-64, NEON on aarch64.
+    /// The baseline of the architecture: SSE2 on x86-64, NEON on aarch64.
     Portable,
     /// AVX2 with FMA and F16C.
     Avx2,
@@ -21,13 +21,13 @@ pub enum Level {
 }
 
 impl Level {
-    /// What this processor can run, the slowest first.
+    /// Returns the levels that this processor can run, the slowest first.
     pub fn available() -> &'static [Level] {
         static AVAILABLE: OnceLock<Vec<Level>> = OnceLock::new();
         AVAILABLE.get_or_init(detect)
     }
 
-    /// Whether this processor can run it.
+    /// Checks that this processor can run it.
     pub(crate) fn check(self) -> Result<(), Error> {
         if Level::available().contains(&self) {
             return Ok(());
@@ -73,7 +73,7 @@ pub fn set_level(level: Option<Level>) -> Result<(), Error> {
 
 /// A kernel in plain Rust, which the compiler turns into the vectors of a level.
 pub(crate) trait Kernel: Sized {
-    /// What it gives.
+    /// The result of a run.
     type Output;
 
     /// Runs it; `FMA`: a product and a sum are rounded once. On x86-64 that is so from AVX2 on, whose

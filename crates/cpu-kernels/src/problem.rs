@@ -1,4 +1,4 @@
-//! What a matrix product works on, and that its sizes fit.
+//! The operands of a matrix product, and checks of their sizes.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What stands between products: norms, rotations, gates and sums, row by row.
+//! Operations between products, row by row: norms, rotations, gates and sums.
 //!
 //! A row of the result depends on its own operands alone, to the bit (at one [`Level`]).
 
@@ -30,9 +30,9 @@ pub struct Rows<'a> {
     pub d: usize,
     /// `[batch, positions, heads, d]`.
     pub x: Heads<'a>,
-    /// What norms each row.
+    /// The norm of each row.
     pub norm: Option<Norm<'a>>,
-    /// What rotates each row.
+    /// The rotation of each row.
     pub rotation: Option<Rotation<'a>>,
     /// `[batch, positions, heads, d]`.
     pub out: &'a mut [u8],
@@ -43,12 +43,11 @@ pub struct Rows<'a> {
 pub struct Norm<'a> {
     /// `[d]`, or `[heads, d]`, of the type of x.
     pub weight: &'a [u8],
-    /// What keeps the root from 0.
+    /// Added to the mean of the squares, which keeps the root from 0.
     pub eps: f32,
-    /// Whether the squares are of the distances from the mean, which the result has too, rounded once
-    /// (layer norm).
+    /// Set for a layer norm: distances from the mean replace x. The result is rounded once.
     pub is_centred: bool,
-    /// What is added in the end, of the shape and type of `weight`; or none.
+    /// Added in the end, of the shape and type of `weight`; or none.
     pub bias: Option<&'a [u8]>,
 }
 
@@ -82,7 +81,7 @@ pub struct Gated<'a> {
     pub gate: Heads<'a>,
     /// `[sizes, d]`.
     pub up: Heads<'a>,
-    /// What the gate does.
+    /// The activation of the gate.
     pub activation: Activation,
     /// `[sizes, d]`.
     pub out: &'a mut [u8],
@@ -164,7 +163,7 @@ pub fn sum_at(level: Level, task: Sum<'_>) -> Result<(), Error> {
     pairs(level, Pairs { dtype, sizes, d, operands, combine: Combine::Sum }, ["x", "y"], out)
 }
 
-/// What becomes of two values.
+/// An operation on two values.
 #[derive(Clone, Copy)]
 enum Combine {
     Gate(Activation),

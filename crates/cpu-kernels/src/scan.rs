@@ -221,7 +221,7 @@ impl Kernel for ScanKernel<'_> {
     }
 }
 
-/// What a position reads of a row of a state, once the row has decayed and `input · b` was added to it.
+/// Decays a row of a state, adds `input · b`, and returns the row's product with `c`.
 #[inline(always)]
 fn passed<const FMA: bool>(held: &mut [f32], decay: f32, input: f32, b: &[f32], c: &[f32]) -> f32 {
     let mut sums = [0.0; LANES];

@@ -1,4 +1,4 @@
-//! What attention does with one new position of each row.
+//! Attention for one new position of each row.
 
 use std::cell::RefCell;
 
@@ -23,9 +23,9 @@ pub struct Step<'a> {
     pub k: Heads<'a>,
     /// `[b, 1, n_kv_heads, d]`.
     pub v: Heads<'a>,
-    /// What norms each head of queries and of keys.
+    /// The norms of each head of queries, and of keys.
     pub norms: Option<[Norm<'a>; 2]>,
-    /// What rotates both.
+    /// The rotation of both.
     pub rotation: Option<Rotation<'a>>,
     /// The index of the new position in the buffers.
     pub at: usize,
@@ -41,9 +41,9 @@ pub struct Step<'a> {
     pub starts: &'a [i32],
     /// How many positions a position sees, itself included; `None`: all.
     pub window: Option<usize>,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
-    /// What they are squashed to by tanh.
+    /// Scores are then squashed to ± this by tanh.
     pub softcap: Option<f32>,
     /// One more score for each head of q, which takes part in the softmax and adds nothing; or
     /// none.

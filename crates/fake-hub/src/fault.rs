@@ -1,8 +1,8 @@
-//! What can go wrong with an answer.
+//! Faults that a test injects into the hub's answers.
 
 use std::time::Duration;
 
-/// What happens in place of the usual answer, or to it.
+/// A fault that replaces or damages the usual answer.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// An answer with this status and these headers, without content.

@@ -15,7 +15,7 @@ pub struct Repository {
     pub files: Vec<(String, Vec<u8>)>,
     /// Further files that the list has, as it has them.
     pub listed: Vec<Value>,
-    /// Whether the list has the files' names alone, as some mirrors give it.
+    /// The list has the files' names alone, as some mirrors give it.
     pub names_alone: bool,
 }
 
@@ -47,7 +47,7 @@ impl Repository {
     }
 }
 
-/// Whether a file is in large-file storage.
+/// Returns true for a file in large-file storage.
 pub(crate) fn is_large(path: &str) -> bool {
     path.ends_with(".safetensors")
 }

@@ -1,9 +1,9 @@
-//! What the hub has, what goes wrong with it, and what it was asked.
+//! State of a hub: its repositories, the pending faults and the requests so far.
 
 use crate::fault::Fault;
 use crate::repository::Repository;
 
-/// What the hub was asked.
+/// A request that the hub received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The host that it was sent to, with the port.
@@ -12,7 +12,7 @@ pub struct Request {
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// What `Authorization` says.
+    /// Value of the `Authorization` header.
     pub authorization: Option<String>,
     /// The byte that `Range` begins at.
     pub from: Option<usize>,
@@ -24,6 +24,6 @@ pub(crate) struct State {
     pub repositories: Vec<Repository>,
     pub faults: Vec<(String, Fault)>,
     pub seen: Vec<Request>,
-    /// Where large files are.
+    /// Base URL of the large files, without a slash at the end.
     pub store: String,
 }

@@ -17,7 +17,7 @@ use inference_core::{
 use crate::speech::Speech;
 use crate::{FIRST_ID, Line, Seen};
 
-/// What the model writes in the place of a picture.
+/// The placeholder of a picture in a rendered prompt.
 pub const PICTURE: char = '▣';
 /// How many ids a picture takes.
 pub const PICTURE_IDS: usize = 4;
@@ -27,7 +27,7 @@ pub type Answers = Box<dyn Fn(&str) -> Vec<&'static str> + Send + Sync>;
 
 /// A model whose ids are characters, and which honours everything unless it is told otherwise.
 pub struct FakeModel {
-    /// What a test looks at.
+    /// State that the test reads and changes.
     pub seen: Arc<Seen>,
     /// Said first, one a request.
     pub lines: Mutex<VecDeque<Line>>,
@@ -36,7 +36,7 @@ pub struct FakeModel {
     /// The bytes of these tokens, where some are parts of characters; a token without any is
     /// special.
     pub pieces: Vec<&'static [u8]>,
-    /// What it says to a prompt's text, in place of all this.
+    /// Answers by the prompt's text; replaces `lines` and `says` when set.
     pub answers: Option<Answers>,
     /// Ends what it says.
     pub failure: Option<Error>,
@@ -66,13 +66,13 @@ pub struct FakeModel {
     pub reader: fn() -> Box<dyn AnswerReader>,
     /// Looks at attention.
     pub inspects: bool,
-    /// What it honours.
+    /// Features that it honours.
     pub capabilities: Capabilities,
-    /// What it is.
+    /// Its description, with the limits of pictures.
     pub info: ModelInfo,
-    /// What a request costs, but for its counts.
+    /// Metrics of each request, but for its counts of prompt and generated tokens.
     pub metrics: GenerateMetrics,
-    /// What its last call cost.
+    /// Metrics of its last call.
     pub last: LastMetrics,
     /// Bytes of keys and values that its status tells of.
     pub kv_bytes: u64,
@@ -116,8 +116,7 @@ impl FakeModel {
         id.checked_sub(FIRST_ID).and_then(|index| self.pieces.get(index as usize).copied())
     }
 
-    /// What is said to the prompt of `ids`: its own answer, the next line, or what is said to every
-    /// request.
+    /// The answer to the prompt of `ids`: from `answers`, else the next of `lines`, else `says`.
     fn line(&self, ids: &[u32]) -> Line {
         if let Some(answers) = &self.answers {
             return Line::of(&answers(&self.decode(ids).unwrap_or_default()));

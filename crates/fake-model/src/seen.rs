@@ -1,4 +1,4 @@
-//! What a test looks at, and changes, while something else owns the model.
+//! State that a test reads and changes while something else owns the model.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -26,7 +26,7 @@ pub struct Seen {
     pub stalled: AtomicUsize,
     /// How often freed memory was asked to go back.
     pub cleared: AtomicUsize,
-    /// Whether the model was closed.
+    /// Set once the model was closed.
     pub closed: AtomicBool,
     /// Texts that are being tokenized.
     pub encoding: AtomicUsize,

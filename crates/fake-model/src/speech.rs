@@ -1,4 +1,4 @@
-//! What a generation says: the body of its thread.
+//! The body of a generation's thread: it sends the tokens of one answer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,8 +121,10 @@ impl Speech {
     }
 }
 
-/// What is told of the prompt `ids`: the first has no probability, and the further back a token, the
-/// likelier; the `top` likeliest at its place are those after it.
+/// Log probabilities of the prompt `ids`, with the `top` likeliest tokens at each position.
+///
+/// The first token has none. They fall by 0.5 with each position and each rank; the ids of the
+/// likeliest count up from the token's own.
 pub fn prompt_logprobs(ids: &[u32], top: usize) -> Vec<Token> {
     let token = |(at, id): (usize, &u32)| {
         let logprob = |rank: u32| -0.5 * (at as f32 + rank as f32);

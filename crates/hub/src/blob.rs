@@ -25,7 +25,7 @@ const CHUNK: usize = 1 << 17;
 const AGAIN: u64 = 3;
 const AGAIN_BESIDE: u64 = 1 << 20;
 
-/// What all files of a pull share.
+/// Context that all files of a pull share.
 pub struct Fetch<'a> {
     pub client: &'a Client,
     pub name: &'a Name,
@@ -45,7 +45,7 @@ struct Partial {
     reached: u64,
     /// Bytes that came and were thrown away.
     in_vain: u64,
-    /// Whether the hub is asked for the whole file, since it gave another part than was asked for.
+    /// Set once the hub gave another part than asked for: then the whole file is requested.
     whole: bool,
 }
 

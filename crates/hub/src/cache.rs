@@ -30,11 +30,11 @@ pub struct Snapshot {
     pub commit: String,
     /// The folder with its files.
     pub folder: PathBuf,
-    /// What it is loaded from: that folder, or a file of GGUF in it.
+    /// The path to load it from: that folder, or a GGUF file in it.
     pub model: PathBuf,
 }
 
-/// What the cache has of a model: a revision of it, or the beginnings of files.
+/// An entry of the cache for a model: a revision of it, or the beginnings of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cached {
     /// The repository, without a revision.
@@ -254,7 +254,7 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
     missing
 }
 
-/// Whether a snapshot is a model as a folder: of text, of pictures, or an adapter.
+/// Returns true for a snapshot whose model is the folder: of text, of pictures, or an adapter.
 fn is_folder(snapshot: &Path) -> bool {
     let texts = ["config.json", "adapter_config.json", PIPELINE, SAVED_BY_MFLUX];
     texts.into_iter().any(|name| snapshot.join(name).is_file())
@@ -293,7 +293,7 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// What files, or what they link to, take.
+/// The total size in bytes of files, or of the files that they link to.
 pub(crate) fn bytes(files: &[PathBuf]) -> u64 {
     files
         .iter()

@@ -10,7 +10,7 @@ use ureq::{Agent, Body};
 
 use crate::{Error, Name, Result, Settings, Token};
 
-/// What stays as it is in one part of a path.
+/// The characters to percent-encode in one segment of a path.
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const MOST_REDIRECTS: usize = 8;
 /// The hub's own words are told up to so many letters.
@@ -46,11 +46,11 @@ pub enum Trouble {
     Fatal(Error),
     /// It may go better next time.
     Passing {
-        /// What happened.
+        /// The cause, for the user.
         reason: String,
-        /// What the hub asked to wait.
+        /// The wait that the hub asked for.
         wait: Option<Duration>,
-        /// Whether some bytes came.
+        /// True when some new bytes came, which starts the count of tries anew.
         progressed: bool,
     },
 }
@@ -61,7 +61,7 @@ impl Trouble {
     }
 }
 
-/// What is asked of an address.
+/// The part of a file that a request asks for.
 #[derive(Clone, Copy)]
 enum Question {
     /// The bytes from this one on.
@@ -70,7 +70,7 @@ enum Question {
     Headers,
 }
 
-/// What the headers of a file say of it.
+/// `ETag` and size of a file, by the headers of an answer.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// `X-Linked-Etag` or `ETag`, as it came.
@@ -128,14 +128,14 @@ impl Client {
         }
     }
 
-    /// Where the commit and the files of `name` are listed.
+    /// The address of the list with the commit and the files of `name`.
     pub fn listing_url(&self, name: &Name) -> String {
         let revision = utf8_percent_encode(name.revision(), PART);
         let (endpoint, repository) = (&self.endpoint, name.repository());
         format!("{endpoint}/api/models/{repository}/revision/{revision}?blobs=true")
     }
 
-    /// Where the file `path` of `commit` is.
+    /// The address of the file `path` at `commit`.
     pub fn file_url(&self, name: &Name, commit: &str, path: &str) -> String {
         let parts: Vec<_> =
             path.split('/').map(|part| utf8_percent_encode(part, PART).to_string()).collect();
@@ -160,8 +160,9 @@ impl Client {
         self.follow(name, url, Question::From(from), &mut |_| false)
     }
 
-    /// What the headers of the file at `url` say. Where the hub sends on to a store, what it says
-    /// itself is enough.
+    /// `ETag` and size of the file at `url`, by the headers of its answer.
+    ///
+    /// The hub's own headers are enough where it redirects to a store.
     pub fn facts(&self, name: &Name, url: &str) -> Result<Facts, Trouble> {
         let mut facts = Facts::default();
         let answer =
@@ -238,7 +239,7 @@ impl Client {
         })
     }
 
-    /// What an answer without the file means.
+    /// The trouble that an answer without the file means.
     fn trouble(&self, name: &Name, status: u16, uri: &Uri, answer: &Response<Body>) -> Trouble {
         let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
         match status {

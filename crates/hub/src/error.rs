@@ -1,4 +1,4 @@
-//! What can go wrong, each with the thing's name and the remedy.
+//! The crate's errors, each with the thing's name and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum Error {
     Name {
         /// The text.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
     /// A variable of the environment that cannot be used.
@@ -25,7 +25,7 @@ pub enum Error {
     Setting {
         /// The variable.
         variable: &'static str,
-        /// What is wrong, and what is expected.
+        /// The fault, and the value expected.
         reason: String,
     },
     /// The model was never pulled, or another revision of it was.
@@ -55,15 +55,15 @@ pub enum Error {
     Refused {
         /// The model.
         name: String,
-        /// What the hub said, and the remedy.
+        /// The hub's words, and the remedy.
         reason: String,
     },
-    /// What the hub says of a model cannot be used.
+    /// The hub's list of a model's files cannot be used.
     #[error("{name}: the hub's list of files cannot be used: {reason}")]
     Listing {
         /// The model.
         name: String,
-        /// What is wrong.
+        /// The fault in the list.
         reason: String,
     },
     /// The repository has no weights that can be read.
@@ -82,9 +82,9 @@ pub enum Error {
     Choice {
         /// The model, without a file.
         name: String,
-        /// What is meant.
+        /// How the choice fails: no file named, none of that name, or several.
         reason: String,
-        /// What its files may be called.
+        /// The labels that tell its files apart, such as `Q4_K_M`.
         labels: Vec<String>,
     },
     /// Parts of a model are not removed by themselves.
@@ -98,12 +98,12 @@ pub enum Error {
     /// The hub did not answer, or not to the end, however often it was asked.
     #[error("{url}: {reason}: what was fetched is kept, pull again to go on")]
     Network {
-        /// What was asked.
+        /// The address asked.
         url: String,
-        /// What happened the last time.
+        /// The cause of the last failure.
         reason: String,
     },
-    /// What arrived is not the file.
+    /// The bytes that arrived are not those of the file.
     #[error("{file} arrived with the wrong {what}: expected {expected}, found {found}: pull again")]
     Damaged {
         /// The file.

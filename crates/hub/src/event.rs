@@ -1,8 +1,8 @@
-//! What a pull tells of on its way.
+//! Events that a pull reports while it runs.
 
 use std::time::Duration;
 
-/// What happens during a pull.
+/// An event of a pull.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -32,7 +32,7 @@ pub enum Event<'a> {
     Again {
         /// The file, or the list of files.
         path: &'a str,
-        /// What happened.
+        /// The cause of the failure.
         reason: &'a str,
         /// The wait.
         wait: Duration,

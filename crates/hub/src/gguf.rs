@@ -11,7 +11,9 @@ const DRAFTS: [&str; 3] = ["mtp-", "dflash-", "eagle3-"];
 /// others; further ones are called by their paths.
 const MOST_LABELLED: usize = 200;
 
-/// Whether a file stands beside models: a projector of pictures, statistics of quantising, or what drafts. Where folders are listed, `inference-core` says the same.
+/// Returns true for a file beside models: a projector of pictures, an imatrix, or a draft model.
+///
+/// `inference-core` follows the same rule for folders that it lists.
 fn stands_beside(stem: &str) -> bool {
     let small = stem.to_ascii_lowercase();
     let file = small.rsplit('/').next().unwrap_or(&small);
@@ -49,7 +51,9 @@ fn part(stem: &str) -> Option<(&str, usize)> {
     if is_number(number) && is_number(of) { Some((whole, of.parse().ok()?)) } else { None }
 }
 
-/// Whether a model is called `wanted`, in small letters: by the end of its file's name, or by its folder.
+/// Returns true when a model is called `wanted`, which is in lower case.
+///
+/// It is called by the end of its file's name, or by its folder.
 fn is_called(stem: &str, wanted: &str) -> bool {
     let stem = stem.to_ascii_lowercase();
     let before = stem.strip_suffix(wanted);
@@ -89,7 +93,9 @@ pub fn chosen<'a>(
     }
 }
 
-/// What a model's file may be called: the end of its name, such as `Q4_K_M`, where that means no other.
+/// The label of a model's file: the end of its name, such as `Q4_K_M`.
+///
+/// It is the path without `.gguf` where the end means others too, or models are more than 200.
 fn label(stem: &str, models: &BTreeMap<&str, Vec<&str>>) -> String {
     let end = stem.rsplit(['-', '.', '/']).next().unwrap_or(stem);
     let small = end.to_ascii_lowercase();

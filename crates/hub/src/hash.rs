@@ -13,8 +13,7 @@ pub enum Hash {
     Sha256(String),
     /// Of a file in git itself.
     GitSha1(String),
-    /// What stands for a mirror's own mark (`ETag`), which is no hash. Nothing can be checked
-    /// against it.
+    /// A name made of a mirror's own `ETag`, which is no hash. Nothing can be checked against it.
     Mark(String),
 }
 
@@ -48,7 +47,7 @@ impl Hash {
         }
     }
 
-    /// What computes it for a file of `size` bytes.
+    /// Returns the hasher that computes it for a file of `size` bytes.
     pub fn hasher(&self, size: u64) -> Hasher {
         match self {
             Hash::Sha256(_) => Hasher::Sha256(Sha256::new()),

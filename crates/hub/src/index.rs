@@ -25,7 +25,7 @@ impl Index {
     /// Reads an index.
     ///
     /// # Errors
-    /// What is none.
+    /// A text that is no index.
     pub fn read(text: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(text)
     }
@@ -52,7 +52,9 @@ pub fn lacking(path: &Path, folder: &Path) -> Vec<String> {
     absent.intersection(&needed).map(|shard| (*shard).to_owned()).collect()
 }
 
-/// Whether two names are of shards of one set: `model-00001-of-00002` and `model-00002-of-00002`.
+/// Returns true for the names of two shards of one set.
+///
+/// `model-00001-of-00002` and `model-00002-of-00002` are of one.
 pub fn are_of_one_set(one: &str, other: &str) -> bool {
     let set = |name: &str| {
         let (rest, of) = name.strip_suffix(WEIGHTS)?.rsplit_once("-of-")?;

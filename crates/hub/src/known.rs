@@ -54,12 +54,14 @@ impl Known {
         tables * vocabulary * hidden + layers * (attention + feed_forward)
     }
 
-    /// What the weights take, in bytes.
+    /// Size of the weights in bytes.
     pub fn weight_bytes(&self) -> u64 {
         (self.parameters() as f64 * self.bits / 8.0) as u64
     }
 
-    /// What keys and values of one position take in 16 bits. Layers with a window keep fewer positions.
+    /// Bytes of the keys and values of one position in 16 bits.
+    ///
+    /// Layers with a window keep fewer positions.
     pub fn kv_bytes_per_token(&self) -> u64 {
         4 * self.sizes.layers * self.sizes.kv_heads * self.sizes.head_dim
     }

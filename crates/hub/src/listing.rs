@@ -1,4 +1,4 @@
-//! What the hub says of a revision: its commit and its files, checked before anything is done with them.
+//! The hub's list of a revision: its commit and its files, checked before they are used.
 
 use serde::Deserialize;
 
@@ -25,7 +25,7 @@ pub struct Listed {
     pub path: String,
     /// In bytes.
     pub size: Option<u64>,
-    /// What it is checked against.
+    /// The hash that its bytes are checked against.
     pub hash: Option<Hash>,
 }
 
@@ -36,7 +36,7 @@ pub struct File {
     pub path: String,
     /// In bytes.
     pub size: u64,
-    /// What it is checked against.
+    /// The hash that its bytes are checked against.
     pub hash: Hash,
 }
 
@@ -97,7 +97,7 @@ impl Listing {
     }
 }
 
-/// Whether a path is relative, has no part that leads up, and means one file on every system.
+/// Returns true for a relative path without `..` that means one file on every system.
 fn stays_inside(path: &str) -> bool {
     let odd = |c: char| c.is_control() || c == '\\';
     let drive = path.as_bytes().get(1) == Some(&b':');

@@ -27,7 +27,7 @@ impl Name {
         format!("{}/{}", self.organisation, self.repository)
     }
 
-    /// What the file of GGUF is called: `Q4_K_M`, or its name; `None` where the name says none.
+    /// The label of the GGUF file, such as `Q4_K_M`, or its name; `None` where the name has none.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
@@ -40,7 +40,7 @@ impl Name {
     /// This name with a file of GGUF by what it is called.
     ///
     /// # Errors
-    /// What no file is called.
+    /// A text that cannot be a file's label.
     pub fn with_file(&self, file: &str) -> Result<Self, Error> {
         if !is_file(file) {
             let name = format!("{}:{file}", self.repository());
@@ -54,7 +54,7 @@ impl Name {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
-    /// Whether the name says which revision it means.
+    /// Returns true when the name states a revision.
     pub fn has_revision(&self) -> bool {
         self.revision.is_some()
     }
@@ -128,13 +128,13 @@ fn is_part(part: &str) -> bool {
 
 const FILE_REASON: &str = "what follows `:` is the name of a file of GGUF or its end, of letters, digits, `_`, `-` and `.`";
 
-/// What may be the end of a file's name.
+/// Returns true for a text that may end a file's name.
 fn is_file(file: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     (1..=LONGEST_FILE).contains(&file.len()) && file.chars().all(allowed) && !file.contains("..")
 }
 
-/// What may be a branch and a path below `refs`.
+/// Returns true for a text that may be a branch and a path below `refs`.
 fn is_revision(revision: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.+/".contains(c);
     revision.len() <= LONGEST_REVISION

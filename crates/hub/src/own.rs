@@ -40,7 +40,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens a file to be locked or read; links are followed.
 ///
 /// # Errors
-/// What is no regular file, and the system's.
+/// [`io::Error`] for a path that is no regular file, and the system's.
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
@@ -52,7 +52,7 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// The bytes of a file, at most `most`.
 ///
 /// # Errors
-/// What is no regular file or has more, and the system's.
+/// [`io::Error`] for a path that is no regular file or has more, and the system's.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_to_read(path)?;
     let length = file.metadata()?.len();

@@ -29,7 +29,7 @@ pub struct Pulled {
     pub commit: String,
     /// The folder with its files.
     pub folder: PathBuf,
-    /// What it is loaded from: that folder, or a file of GGUF in it.
+    /// The path to load it from: that folder, or a GGUF file in it.
     pub model: PathBuf,
     /// Of all of its files.
     pub bytes: u64,
@@ -138,7 +138,7 @@ impl<'a> Pull<'a> {
     }
 }
 
-/// What a pull fetches.
+/// The files that a pull fetches.
 struct Plan {
     /// The files that are needed.
     files: Vec<File>,
@@ -146,7 +146,7 @@ struct Plan {
     index: Option<(File, Vec<u8>)>,
 }
 
-/// What is needed, which the index of the weights tells. Nothing is written for it.
+/// Finds the files that are needed, by the index of the weights. Writes nothing for it.
 fn plan(fetch: &Fetch<'_>, listing: &Listing) -> Result<Plan> {
     let has_index = |file: &&Listed| fetch.name.file().is_none() && file.path == INDEX;
     let index = match listing.files.iter().find(has_index) {

@@ -74,7 +74,7 @@ fn linked(folder: &Path) -> BTreeSet<PathBuf> {
     files_below(folder).into_iter().filter_map(target).collect()
 }
 
-/// What removing `files` frees: links free nothing.
+/// The bytes that removing `files` frees: links free nothing.
 fn own_bytes(files: &[PathBuf]) -> u64 {
     let own: Vec<_> = files.iter().filter(|file| !file.is_symlink()).cloned().collect();
     bytes(&own)

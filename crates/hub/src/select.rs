@@ -27,7 +27,7 @@ const TEXTS: [&str; 14] = [
     "processor_config.json",
     "adapter_config.json",
 ];
-/// What embedding models have beside these: the list of their modules, prompts and limits.
+/// Further texts of embedding models: the list of their modules, prompts and limits.
 const MODULES: &str = "modules.json";
 const EMBEDDING_TEXTS: [&str; 3] =
     [MODULES, "config_sentence_transformers.json", "sentence_bert_config.json"];
@@ -39,15 +39,16 @@ pub const PIPELINE: &str = "model_index.json";
 pub const SAVED_BY_MFLUX: &str = "transformer/0.safetensors";
 /// Further texts of components.
 const PIPELINE_TEXTS: [&str; 3] = [PIPELINE, "scheduler_config.json", "mflux_model.json"];
-/// What the names of components' weights begin with.
+/// Prefixes of the names of components' weights.
 const PIPELINE_WEIGHTS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 /// Most sets of shards that are completed: a model has one, or two.
 const MOST_SETS: usize = 16;
 /// Weights in other formats, which an error names.
 const OTHER_WEIGHTS: [&str; 5] = [".bin", ".pth", ".pt", ".safetensors", ".npz"];
 
-/// What the names of a model's weights begin with; what older conversions call them counts where
-/// the first is not there.
+/// Prefixes of the names of a model's weights.
+///
+/// The second is that of older conversions; it counts where the first is not there.
 const WEIGHTS: [&str; 2] = ["model", "weight"];
 /// A model's weights where they are one file.
 const WHOLE: &str = "model.safetensors";
@@ -105,7 +106,7 @@ fn in_gguf(name: &Name, listing: &Listing) -> Result<Option<Vec<Listed>>> {
     Ok(Some(paths.into_iter().filter_map(file).collect()))
 }
 
-/// Whether a file is a module's of sentence-transformers: `2_Dense/model.safetensors`.
+/// Returns true for a file of a sentence-transformers module: `2_Dense/model.safetensors`.
 fn is_of_module(path: &str) -> bool {
     let Some((folder, file)) = path.split_once('/') else { return false };
     let number = folder.split_once('_').map_or("", |(number, _)| number);

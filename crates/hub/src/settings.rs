@@ -1,4 +1,4 @@
-//! Where the hub is, who asks, and where files go: the variables that `huggingface_hub` reads.
+//! Variables that `huggingface_hub` reads: the hub's address, the user's token and the cache.
 
 use std::fmt;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// What activations are rounded to before a CPU multiplies them with packed weights.
+/// The form to which activations are rounded before a CPU multiplies them with packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuActivations {
     /// 8 bits, with a scale for each group of 32 or 64.

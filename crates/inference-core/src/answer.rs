@@ -7,7 +7,7 @@ use crate::{Error, Generation, Message, Result, Role, Token, Value};
 /// A part of an answer, in the order in which the model wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// What the model thinks before it answers.
+    /// The reasoning that precedes the answer.
     Reasoning(String),
     /// The answer.
     Content(String),
@@ -39,11 +39,11 @@ pub struct ToolCall {
 /// An answer: the sum of its pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What the model thought before it answered.
+    /// The text of the reasoning.
     pub reasoning: String,
-    /// What it said.
+    /// The text of the answer itself.
     pub content: String,
-    /// What it called, in order.
+    /// The tool calls, in order.
     pub tool_calls: Vec<ToolCall>,
 }
 
@@ -64,7 +64,7 @@ impl Answer {
         }
     }
 
-    /// Whether nothing was said, thought or called.
+    /// Returns true when there is neither content nor reasoning nor a call.
     pub fn is_empty(&self) -> bool {
         *self == Answer::default()
     }
@@ -102,13 +102,13 @@ impl Answer {
 
 /// Tells the parts of one answer's text apart.
 pub trait AnswerReader: Send {
-    /// What `text`, the next part of the answer, makes certain.
+    /// Takes the next text of the answer and returns the pieces that are now certain.
     fn push(&mut self, text: &str) -> Vec<Piece>;
 
-    /// What was held back, now that the answer is over.
+    /// Ends the answer and returns the pieces held back until now.
     fn finish(&mut self) -> Vec<Piece>;
 
-    /// Whether the text must show special tokens, because the marks are such ones.
+    /// Returns true when the text must show special tokens, because the marks are such ones.
     fn needs_special_tokens(&self) -> bool {
         false
     }
@@ -135,7 +135,7 @@ pub struct Answering {
     ready: VecDeque<Piece>,
     answer: Answer,
     is_over: bool,
-    /// What ended the generation, until it was told.
+    /// The error that ended the generation, until it is reported.
     failure: Option<Error>,
 }
 
@@ -144,7 +144,7 @@ pub struct Answering {
 pub struct AnswerStep {
     /// The token; `None` for the last step, behind all tokens.
     pub token: Option<Token>,
-    /// What is certain now; often nothing, since a mark may be coming.
+    /// The pieces that are certain now; often none, since a mark may be coming.
     pub pieces: Vec<Piece>,
 }
 
@@ -178,7 +178,7 @@ impl Answering {
         Some(Ok(AnswerStep { token, pieces }))
     }
 
-    /// Whether the tokens' text shows special tokens, where the model can, for the reader's sake.
+    /// Returns true when the tokens' text shows special tokens for the reader, where the model can.
     pub fn needs_special_tokens(&self) -> bool {
         self.reader.needs_special_tokens()
     }

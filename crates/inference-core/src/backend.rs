@@ -1,4 +1,4 @@
-//! What a backend is.
+//! The contract of a backend, which loads models.
 
 use std::fmt;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::{
     TextModel,
 };
 
-/// What a backend computes on. Where no backend is asked for, the registry tries them in this
-/// order.
+/// The hardware that a backend computes on. Without a requested backend, the registry tries them in
+/// this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preference {
     /// One kind of accelerator, for which it was made.

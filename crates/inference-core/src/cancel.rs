@@ -47,7 +47,7 @@ impl CancelToken {
         self.flag.store(true, Ordering::Release);
     }
 
-    /// Whether [`cancel`](Self::cancel) was called on a clone or the deadline has passed.
+    /// Returns true once [`cancel`](Self::cancel) was called on a clone or the deadline has passed.
     pub fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Acquire) || self.deadline.is_some_and(|at| Instant::now() >= at)
     }

@@ -1,4 +1,4 @@
-//! What a loaded model honours and what it refuses, as data.
+//! The features that a loaded model honours and those that it refuses, as data.
 
 use std::fmt;
 
@@ -166,7 +166,7 @@ impl fmt::Display for Feature {
     }
 }
 
-/// Whether a [`Feature`] is honoured.
+/// The support of a [`Feature`]: honoured, or refused with a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Honoured.

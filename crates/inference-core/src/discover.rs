@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// What a model folder is for.
+/// The kind of a model in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelKind {
@@ -16,9 +16,11 @@ pub enum ModelKind {
     Image,
 }
 
-/// What the folder at `path` is for, by the files that it has: `model_index.json` (diffusers' layout),
-/// `config.json`, or neither and the folders `transformer`, `text_encoder` and `vae` (mflux's layout), or one file of
-/// GGUF. Such a file is a model by itself too.
+/// Returns the kind of the model at `path`, by its files.
+///
+/// They are `model_index.json` (diffusers' layout), `config.json`, or neither and the folders
+/// `transformer`, `text_encoder` and `vae` (mflux's layout), or one file of GGUF. Such a file is a
+/// model by itself too.
 pub fn model_kind(path: &Path) -> Option<ModelKind> {
     folder_kind(path).or_else(|| {
         let count = match is_gguf(path) {
@@ -29,7 +31,7 @@ pub fn model_kind(path: &Path) -> Option<ModelKind> {
     })
 }
 
-/// What a folder is for, by the files that describe it.
+/// Returns the kind of a folder by the files that describe it.
 fn folder_kind(path: &Path) -> Option<ModelKind> {
     const COMPONENTS: [&str; 3] = ["transformer", "text_encoder", "vae"];
     if path.join("model_index.json").is_file() {
@@ -41,16 +43,16 @@ fn folder_kind(path: &Path) -> Option<ModelKind> {
     }
 }
 
-/// Whether `path` is a file that is called as those of GGUF are, and not as one that follows another
-/// (`NAME-00002-of-00003.gguf`).
+/// Returns true when `path` is a file with a name of GGUF. One that follows another
+/// (`NAME-00002-of-00003.gguf`) does not count.
 pub fn is_gguf(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     is_named_gguf(path) && part(stem).is_none_or(|(_, number, _)| number == 1) && path.is_file()
 }
 
-/// Whether a file in a folder is a model in GGUF: [`is_gguf`], and not what stands beside models. These are projectors
-/// of pictures (`mmproj`), statistics of quantising (`imatrix`), and what drafts for a model (`mtp-`, `dflash-`,
-/// `eagle3-`).
+/// Returns true when a file in a folder is a model in GGUF: [`is_gguf`], and no file beside models.
+/// Such are projectors of pictures (`mmproj`), statistics of quantising (`imatrix`), and drafters
+/// of a model (`mtp-`, `dflash-`, `eagle3-`).
 pub fn is_gguf_model(path: &Path) -> bool {
     const DRAFTS: [&str; 3] = ["mtp-", "dflash-", "eagle3-"];
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -84,13 +86,16 @@ fn gguf_sizes(path: &Path) -> Option<Vec<u64>> {
     Some(parts.filter_map(|name| size(&path.with_file_name(name))).collect())
 }
 
-/// What looks like a model: `config.json` and at least one safetensors file, a file of GGUF or a folder with one,
-/// or folders of components of which at least one has a safetensors file (see [`model_kind`]).
+/// A model found on disk, by the names of its files.
+///
+/// It is `config.json` and at least one safetensors file, or a file of GGUF or a folder with one.
+/// Or it is folders of components, of which at least one has a safetensors file (see
+/// [`model_kind`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredModel {
     /// The folder, or the file.
     pub path: PathBuf,
-    /// What it is for.
+    /// The kind of the model.
     pub kind: ModelKind,
     /// How many files of weights it holds.
     pub num_files: usize,

@@ -1,11 +1,11 @@
-//! What a loaded embedding model is and can be asked.
+//! The contract of a loaded embedding model.
 
 use crate::{
     EmbedInput, EmbedOptions, EngineStatus, Error, Pooling, Result, ScoreOptions, StoredAs,
     TextPair,
 };
 
-/// What a loaded embedding model is.
+/// Description of a loaded embedding model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmbeddingModelInfo {
     /// The architecture, `model_type` in `config.json`.
@@ -14,15 +14,15 @@ pub struct EmbeddingModelInfo {
     pub dimensions: Option<usize>,
     /// How the vectors of tokens become one.
     pub pooling: Option<Pooling>,
-    /// Whether vectors have the length 1 where a request says nothing.
+    /// Vectors have length 1 where a request says nothing.
     pub normalizes: bool,
-    /// Whether it scores pairs of a query and a document.
+    /// The model scores pairs of a query and a document.
     pub scores: bool,
     /// The instruction for scores where a request gives none; `None`: the model takes none.
     pub instruction: Option<String>,
     /// The most tokens of a text or a pair, those that the model adds included.
     pub max_tokens: usize,
-    /// What may be put before texts, by name, sorted.
+    /// The prompts that may be put before texts, by name, sorted.
     pub prompts: Vec<(String, String)>,
     /// The name of the prompt that is put before texts where a request says nothing.
     pub default_prompt: Option<String>,
@@ -85,7 +85,7 @@ pub struct Embeddings {
 /// Scores of pairs, in the order of the pairs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairScores {
-    /// What the model computes for each pair: any number, larger is better.
+    /// The raw score of each pair: any number, larger is better.
     pub logits: Vec<f32>,
     /// Tokens of each pair that were computed.
     pub tokens: Vec<usize>,
@@ -112,7 +112,7 @@ impl PairScores {
 /// Every call validates its options first and honours each, or refuses it by name. What other
 /// texts are computed beside a text changes its result by rounding at most.
 pub trait EmbeddingModel: Send + Sync {
-    /// What the model is.
+    /// Returns the model's description.
     fn info(&self) -> &EmbeddingModelInfo;
 
     /// The vectors of texts.
@@ -129,7 +129,7 @@ pub trait EmbeddingModel: Send + Sync {
     /// As [`embed`](Self::embed). [`Error::Unsupported`] where the model scores none.
     fn score(&self, pairs: &[TextPair], options: &ScoreOptions) -> Result<PairScores>;
 
-    /// What the model does at this moment.
+    /// Returns the state of the engine at this moment.
     fn status(&self) -> EngineStatus {
         EngineStatus::default()
     }

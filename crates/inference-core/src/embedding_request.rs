@@ -1,4 +1,4 @@
-//! What is asked of an embedding model: options of its load, of vectors and of scores.
+//! Requests to an embedding model: options of its load, of vectors and of scores.
 
 use std::str::FromStr;
 
@@ -18,7 +18,7 @@ pub enum Pooling {
     Max,
     /// The sum of all, over the root of their number.
     MeanSqrt,
-    /// The mean of all, the token at place `i`, from 1 on, weighing `i`.
+    /// The mean of all, the token at position `i`, from 1 on, weighing `i`.
     WeightedMean,
 }
 
@@ -59,7 +59,7 @@ impl FromStr for Pooling {
     }
 }
 
-/// What becomes of a text that has more tokens than the model takes.
+/// The treatment of a text that has more tokens than the model takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Truncate {
@@ -148,9 +148,9 @@ pub struct EmbedOptions {
     pub prompt: Option<String>,
     /// Values of a vector: the first so many of the model's.
     pub dimensions: Option<usize>,
-    /// Whether vectors have the length 1. Where they are cut to `dimensions`, that comes first.
+    /// Scales vectors to length 1, after the cut to `dimensions` where there is one.
     pub normalize: Option<bool>,
-    /// What becomes of a text with too many tokens.
+    /// The treatment of a text with too many tokens.
     pub truncate: Truncate,
     /// The most tokens of a text, where the model takes more.
     pub max_tokens: Option<usize>,
@@ -181,18 +181,18 @@ impl EmbedOptions {
 /// A query and a document that may answer it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPair {
-    /// What is looked for.
+    /// The search query.
     pub query: String,
-    /// What was found.
+    /// The document found for it.
     pub document: String,
 }
 
 /// How pairs are scored. Unset is the model's own default.
 #[derive(Clone, Debug, Default)]
 pub struct ScoreOptions {
-    /// What makes a document fit a query, for models that are told.
+    /// The description of a fitting document, for models that take an instruction.
     pub instruction: Option<String>,
-    /// What becomes of a pair with too many tokens: the document loses them.
+    /// The treatment of a pair with too many tokens: the document loses them.
     pub truncate: Truncate,
     /// Ends the work between two batches.
     pub cancel: CancelToken,

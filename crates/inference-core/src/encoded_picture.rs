@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// What stands around a picture's name in an error.
+/// The text around a picture's name in an error.
 const BEFORE: &str = "picture `";
 const BEHIND: &str = "`: ";
 
@@ -18,7 +18,7 @@ const BEHIND: &str = "`: ";
 pub struct EncodedPicture {
     /// The encoded bytes.
     pub bytes: Arc<[u8]>,
-    /// What errors call it: a path, or its place in a request, such as `messages[0].content[1]`.
+    /// The name in errors: a path, or the position in a request, such as `messages[0].content[1]`.
     pub name: Arc<str>,
 }
 

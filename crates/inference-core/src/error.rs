@@ -5,7 +5,7 @@ use std::fmt;
 /// The result of every call of the contract.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, with the name of the thing and, where there are two sides, both.
+/// An error, with the name of the thing and, where there are two sides, both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,7 +39,7 @@ pub enum Error {
     InvalidOption {
         /// The option's field name.
         option: &'static str,
-        /// What is wrong and what is allowed.
+        /// The fault and the allowed values.
         reason: String,
     },
     /// An option or a request that this backend or model does not honour.
@@ -53,7 +53,7 @@ pub enum Error {
     Load {
         /// The file or folder.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// Messages or text that cannot be turned into a prompt.
@@ -69,21 +69,21 @@ pub enum Error {
     },
     /// The work does not fit the memory limit; nothing was started.
     Memory {
-        /// What needs the memory.
+        /// The thing that needs the memory.
         what: String,
         /// Bytes needed in all.
         needed: u64,
         /// Bytes that are free for it.
         available: u64,
-        /// What the caller can change.
+        /// The change that the caller can make.
         remedy: String,
     },
     /// The device had no memory left in the middle of the work: another program took it meanwhile, or more
     /// was needed than the arithmetic said. Later requests may find some.
     OutOfMemory {
-        /// What was being done.
+        /// The work that was being done.
         what: String,
-        /// What was said about it, and who holds the memory, where that is known.
+        /// The message about it, and who holds the memory, where that is known.
         reason: String,
     },
     /// The queue of waiting requests is full.

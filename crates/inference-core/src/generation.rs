@@ -72,12 +72,12 @@ impl FinishReason {
 pub struct Outcome {
     /// Why it ended.
     pub finish_reason: FinishReason,
-    /// What it cost.
+    /// Counts, times and memory of the request.
     pub metrics: GenerateMetrics,
     /// The seed of its draws, given or chosen.
     pub seed: u64,
-    /// Whether each token was the most likely one, at a temperature of 0: neither the seed nor
-    /// `top_k`, `top_p`, `min_p` and `xtc` changed anything.
+    /// Each token was the most likely one, at a temperature of 0. Neither the seed nor `top_k`,
+    /// `top_p`, `min_p` and `xtc` changed anything.
     pub greedy: bool,
 }
 
@@ -277,7 +277,7 @@ pub struct GenerationSender {
 }
 
 impl GenerationSender {
-    /// Whether to stop: the request's token fired or the consumer is gone.
+    /// Returns true when the work should stop: the request's token fired or the consumer is gone.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled() || self.consumer_is_gone()
     }

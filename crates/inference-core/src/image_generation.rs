@@ -1,11 +1,11 @@
-//! A picture on its way: what is told of it, and what comes out.
+//! A picture in progress: its events, and the result.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use crate::{CancelToken, Error, Picture, Result};
 
-/// What an image model does at one time.
+/// A phase of an image model's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImagePhase {
@@ -28,7 +28,7 @@ impl ImagePhase {
     }
 }
 
-/// What is told of a picture while it is made.
+/// An event that is reported while a picture is made.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ImageEvent {
@@ -41,7 +41,7 @@ pub enum ImageEvent {
         /// How many there are.
         steps: usize,
     },
-    /// What the picture would be if the steps so far were all: blurred at first. The next event tells of
+    /// The picture as it would be without further steps: blurred at first. The next event reports
     /// the same step.
     Partial {
         /// Its number, from 0 on.
@@ -117,7 +117,7 @@ impl ImageGeneration {
     /// Waits for the picture.
     ///
     /// # Errors
-    /// What ended the work.
+    /// The error that ended the work.
     pub fn finish(self) -> Result<GeneratedImage> {
         for event in self {
             if let ImageEvent::Done(image) = event? {
@@ -157,7 +157,7 @@ pub struct ImageSender {
 }
 
 impl ImageSender {
-    /// Whether the request's token fired or nobody waits for the picture.
+    /// Returns true when the request's token fired or nobody waits for the picture.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled() || self.dropped.is_cancelled()
     }

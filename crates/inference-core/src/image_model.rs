@@ -1,4 +1,4 @@
-//! What a loaded image model is and can be asked.
+//! The contract of a loaded image model.
 
 use crate::{EngineStatus, ImageGeneration, ImageRequest, Result};
 
@@ -15,7 +15,7 @@ pub struct ImageComponent {
     pub weight_bytes: u64,
 }
 
-/// What a loaded image model is.
+/// Description of a loaded image model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageModelInfo {
     /// The pipeline's name, `_class_name` in `model_index.json`.
@@ -28,7 +28,7 @@ pub struct ImageModelInfo {
     pub quant_bits: usize,
     /// The device that computes.
     pub device: String,
-    /// What both sides of a picture are multiples of.
+    /// The number that both sides of a picture are multiples of.
     pub multiple: usize,
     /// The side of a picture where a request names none and gives no pictures to take it from.
     pub default_side: usize,
@@ -49,7 +49,7 @@ pub struct ImageModelInfo {
 ///
 /// Every call validates its request first and honours each option, or refuses it by name.
 pub trait ImageModel: Send + Sync {
-    /// What the model is.
+    /// Returns the model's description.
     fn info(&self) -> &ImageModelInfo;
 
     /// Begins a picture.
@@ -61,7 +61,7 @@ pub trait ImageModel: Send + Sync {
     /// [`Error::Memory`](crate::Error::Memory) included, is the last item of the [`ImageGeneration`].
     fn generate(&self, request: &ImageRequest) -> Result<ImageGeneration>;
 
-    /// What the model does at this moment.
+    /// Returns the state of the engine at this moment.
     fn status(&self) -> EngineStatus {
         EngineStatus::default()
     }

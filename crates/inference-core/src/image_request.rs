@@ -1,4 +1,4 @@
-//! What is asked of an image model: options of its load and of a request.
+//! Requests to an image model: options of its load and of a request.
 
 use crate::{CancelToken, Dtype, EncodedPicture, Error, LoadOptions, Result};
 
@@ -89,10 +89,10 @@ impl ImageLoadOptions {
 /// One picture to be made. Unset is the model's own default ([`ImageModelInfo`](crate::ImageModelInfo)).
 #[derive(Clone, Debug, Default)]
 pub struct ImageRequest {
-    /// What is to be seen.
+    /// The description of the picture.
     pub prompt: String,
-    /// What is not to be seen; `None`: the empty text where there is guidance. Qwen-Image has guidance with one of
-    /// this and a `guidance` above 1.
+    /// The description of what to avoid; `None`: the empty text where there is guidance. Qwen-Image
+    /// has guidance with a negative prompt and a `guidance` above 1.
     pub negative_prompt: Option<String>,
     /// Pixels of a row.
     pub width: Option<usize>,
@@ -113,9 +113,10 @@ pub struct ImageRequest {
     pub images: Vec<EncodedPicture>,
     /// The first noise, in place of the seed's.
     pub latents: Option<Latents>,
-    /// How many pictures are told on the way ([`ImageEvent::Partial`](crate::ImageEvent::Partial)), after
-    /// steps that divide the work evenly. A request of few steps has no more of them than steps before its
-    /// last one. The finished picture stays the same.
+    /// How many pictures are reported on the way
+    /// ([`ImageEvent::Partial`](crate::ImageEvent::Partial)), after steps that divide the work
+    /// evenly. A request of few steps has no more of them than steps before its last one. The
+    /// finished picture stays the same.
     pub partial_images: usize,
     /// Ends the work between two steps.
     pub cancel: CancelToken,
@@ -126,7 +127,7 @@ impl ImageRequest {
     pub const MAX_STEPS: usize = 1000;
     /// The most pictures to be edited.
     pub const MAX_IMAGES: usize = 16;
-    /// The most pictures that are told on the way.
+    /// The most pictures that are reported on the way.
     pub const MAX_PARTIAL_IMAGES: usize = 3;
 
     /// Checks every value against its range.

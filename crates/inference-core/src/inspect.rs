@@ -2,7 +2,7 @@
 
 use crate::{CancelToken, Error, Prompt, Result};
 
-/// What is to be shown of a prompt's attention.
+/// The parts of a prompt's attention that are returned.
 #[derive(Clone, Debug, Default)]
 pub struct InspectOptions {
     /// Which layers, from 0 on, in the order in which they are wanted; `None`: all.
@@ -66,7 +66,7 @@ pub struct LayerAttention {
     pub keys: Vec<f32>,
     /// `[n_heads, seq_len, head_dim]`, flattened.
     pub queries: Vec<f32>,
-    /// Where they were asked for.
+    /// The attention weights; only when asked for.
     pub weights: Option<AttentionWeights>,
 }
 

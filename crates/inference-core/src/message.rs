@@ -55,7 +55,7 @@ impl fmt::Display for Role {
 pub struct Message {
     /// Who speaks.
     pub role: Role,
-    /// What is said: text, [`Value::Null`] (an assistant that only calls tools), or a list of
+    /// The content: text, [`Value::Null`] (an assistant that only calls tools), or a list of
     /// content parts for templates that take one. Pictures are parts
     /// ([`EncodedPicture::into_part`](crate::EncodedPicture::into_part)); a model without
     /// [`Feature::Images`](crate::Feature::Images) refuses them.

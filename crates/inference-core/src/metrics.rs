@@ -1,4 +1,4 @@
-//! What a request cost.
+//! Metrics of requests, and the status of an engine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,16 +26,17 @@ pub struct GenerateMetrics {
     pub accepted_draft_tokens: usize,
     /// From entering the queue until the engine took the request up.
     pub queue_duration: Duration,
-    /// From being taken up until the first token was known, or the prompt was computed where none is asked for. Zero where
-    /// neither came to pass: how much of the prompt was computed is not told then.
+    /// From being taken up until the first token was known, or the prompt was computed where none
+    /// is asked for. Zero where neither came to pass: how much of the prompt was computed is not
+    /// reported then.
     pub prefill_duration: Duration,
     /// From the first token until the last.
     pub decode_duration: Duration,
-    /// What it took to decode the prompt's pictures, to resize and to cut them, before the queue. Of a picture that was
-    /// kept since an earlier request, what it took then.
+    /// Time to decode, resize and cut the prompt's pictures, before the queue. Of a picture kept
+    /// since an earlier request, the time that it took then.
     pub picture_preparation: Duration,
-    /// What the engine took to compute the vectors of the prompt's pictures, a part of the prefill: zero
-    /// where all of them were kept.
+    /// Time to compute the vectors of the prompt's pictures, a part of the prefill: zero where all
+    /// of them were kept.
     pub picture_tower: Duration,
     /// From entering the queue until the end; of a batch, from the call until all of it was done.
     pub total_duration: Duration,
@@ -56,9 +57,9 @@ pub enum CacheMiss {
     Off,
     /// Nothing has been kept yet, or all of it was evicted.
     Empty,
-    /// What is kept parts from the prompt here.
+    /// The kept prefix differs from the prompt here.
     Differs,
-    /// The prompt goes on where what is kept ends.
+    /// The prompt goes on where the kept prefix ends.
     Ends,
     /// The request may outgrow the context length that the load options set; the caches of such
     /// ones share nothing.
@@ -85,7 +86,7 @@ impl CacheMiss {
     }
 }
 
-/// What an engine does at one moment.
+/// State of an engine at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStatus {
     /// Requests in prefill or decode.
@@ -103,12 +104,12 @@ pub struct EngineStatus {
     /// Since the engine last finished a step of its work; zero while it is idle. One that grows
     /// past the longest step tells of an engine that hangs.
     pub heartbeat_age: Duration,
-    /// Where the time of decode steps went since the load; zero where the engine does not measure it.
+    /// Times of decode steps by stage since the load; zero where the engine does not measure them.
     pub step_times: StepTimes,
 }
 
-/// Where the time of decode steps went, summed over `steps`. The parts do not overlap and leave
-/// nothing out: prefills and other work between two steps is in none of them.
+/// Times of decode steps by stage, summed over `steps`. The stages do not overlap and leave nothing
+/// out. Prefills and other work between two steps are in none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTimes {
     /// Passes of the model that were begun, each for all requests of a batch.
@@ -134,7 +135,7 @@ impl StepTimes {
         self.build + self.encode + self.wait + self.sample + self.detokenize + self.rest
     }
 
-    /// What came after `earlier`, of the same engine.
+    /// Returns the times since `earlier`, a reading of the same engine.
     #[must_use]
     pub fn since(&self, earlier: &StepTimes) -> StepTimes {
         StepTimes {

@@ -75,8 +75,8 @@ pub trait TextModel: Send + Sync {
         Ok(Answering::new(generation, reader))
     }
 
-    /// What tells the parts of an answer to `prompt` apart, a conversation as the template rendered
-    /// it. Without a body of its own, all text is content.
+    /// Returns the reader that splits an answer to `prompt` into its parts. `prompt` is a
+    /// conversation as the template rendered it. Without a body of its own, all text is content.
     fn answer_reader(&self, prompt: &RenderedPrompt, chat: &ChatOptions) -> Box<dyn AnswerReader> {
         let _ = (prompt, chat);
         Box::new(PlainReader)
@@ -101,7 +101,7 @@ pub trait TextModel: Send + Sync {
     /// `total_duration` is that of the call: the requests' own times overlap.
     ///
     /// # Errors
-    /// What concerns all prompts: the options, a closed model.
+    /// Errors that concern all prompts: the options, a closed model.
     fn batch_generate(
         &self,
         prompts: &[Prompt],
@@ -188,8 +188,8 @@ pub trait TextModel: Send + Sync {
         Ok(ids)
     }
 
-    /// What [`chat`](Self::chat) would feed for these messages. A model without a chat format
-    /// refuses.
+    /// Renders these messages as [`chat`](Self::chat) would feed them. A model without a chat
+    /// format refuses.
     ///
     /// # Errors
     /// [`Error::Prompt`] when the template refuses.
@@ -204,13 +204,13 @@ pub trait TextModel: Send + Sync {
         &self.info().architecture
     }
 
-    /// What the model is.
+    /// Returns the model's description.
     fn info(&self) -> &ModelInfo;
 
-    /// What the model honours and refuses.
+    /// Returns the features that the model honours and those that it refuses.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Where the model keeps the metrics of its last call; `None`: nowhere.
+    /// Returns the store of the last call's metrics; `None`: there is none.
     fn last_metrics(&self) -> Option<&LastMetrics> {
         None
     }
@@ -221,12 +221,12 @@ pub trait TextModel: Send + Sync {
         self.last_metrics().and_then(LastMetrics::get)
     }
 
-    /// What the engine does at this moment; an engine that reports nothing is idle.
+    /// Returns the state of the engine at this moment; an engine that reports nothing is idle.
     fn status(&self) -> EngineStatus {
         EngineStatus::default()
     }
 
-    /// What users are to be told, of files that were left aside for example, since the last call.
+    /// Returns the notices for users since the last call, such as those of files left aside.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
@@ -236,8 +236,9 @@ pub trait TextModel: Send + Sync {
         None
     }
 
-    /// Where several processes compute the model ([`LoadOptions::ranks`]) and this one is not the first: waits until
-    /// the first one, which takes the requests, has ended. Else returns at once.
+    /// Waits, in a process that is not the first of several ([`LoadOptions::ranks`]), until the
+    /// first one has ended. The first one takes the requests. In it, and in a process alone, this
+    /// returns at once.
     ///
     /// [`LoadOptions::ranks`]: crate::LoadOptions::ranks
     ///
@@ -278,7 +279,7 @@ pub trait TextModel: Send + Sync {
     fn close(&self);
 }
 
-/// What the model is, so that results that hold one can be unwrapped and logged.
+/// The model's description, so that results that hold one can be unwrapped and logged.
 impl fmt::Debug for dyn TextModel + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TextModel").field("info", self.info()).finish_non_exhaustive()

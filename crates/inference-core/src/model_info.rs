@@ -39,14 +39,14 @@ pub struct ModelInfo {
     pub special_tokens: Vec<SpecialToken>,
     /// Parts of the checkpoint that are not used, such as `audio tower`.
     pub unused_parts: Vec<String>,
-    /// Where the chat format comes from: a file of the checkpoint, or a known family's format.
+    /// The origin of the chat format: a file of the checkpoint, or a known family's format.
     pub chat_template: String,
-    /// What it takes of pictures; `None` where it does not see.
+    /// The limits of pictures; `None` where the model does not see.
     pub pictures: Option<PictureLimits>,
 }
 
 impl ModelInfo {
-    /// Checks the ids of a prompt, as far as the limits are told: a context or a vocabulary of 0 is not.
+    /// Checks the ids of a prompt against the limits. A context or a vocabulary of 0 is not known.
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`]; [`Error::PromptTooLong`] for one that exceeds the context, and
@@ -71,7 +71,7 @@ impl ModelInfo {
 /// The form of the weights in a model's files, as these say themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredAs {
-    /// The files' format, such as `safetensors` or `gguf`; empty where it is not told.
+    /// The files' format, such as `safetensors` or `gguf`; empty where it is unknown.
     pub format: String,
     /// The files' own name for the way of quantisation, such as `Q4_K_M`; empty where they have
     /// none.

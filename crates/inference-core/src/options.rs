@@ -94,7 +94,8 @@ pub struct LoadOptions {
     pub prefill_chunk: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,
-    /// What activations are rounded to before a CPU multiplies them with packed weights; `None`: they are not.
+    /// The form to which activations are rounded before a CPU multiplies them with packed weights;
+    /// `None`: they are not.
     pub cpu_activations: Option<CpuActivations>,
     /// Compute the model together with other processes, each of which loads a part of it with the same options. The
     /// first one takes the requests; the others follow it ([`TextModel::follow`](crate::TextModel::follow)). `None`:
@@ -177,14 +178,14 @@ pub struct Xtc {
     pub threshold: f32,
 }
 
-/// What the generated text must conform to, from its first character to its last.
+/// The form that the generated text must conform to, from its first character to its last.
 ///
 /// A token that the text cannot go on with is never drawn, and an end-of-sequence id exactly where
 /// the text may end. Where nothing else can follow, the generation ends as with the model's own end
 /// of sequence. A stop string, `max_tokens` and a cancel token end a constrained text early, so it
 /// conforms as far as it goes.
 ///
-/// The model is not told: a prompt that asks for the same is answered better.
+/// The model does not see the constraint: a prompt that asks for the same is answered better.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constraint {
     /// JSON under a JSON schema, draft 4 to 2020-12 by its `$schema`, the latter without one. Keys
@@ -211,20 +212,22 @@ pub enum Constraint {
 
 /// The marks around a model's reasoning, such as `<think>` and `</think>`.
 ///
-/// Where a prompt ends with the opening mark, or the text begins with it, all up to and with the
-/// closing mark is free of the constraint; only, the generation cannot end there, but for
-/// `max_tokens`, stop strings and a cancel token. What follows the closing mark must conform, except
-/// for line breaks right behind it. A text that does not begin with the opening mark must conform
-/// from its beginning, so that models that may reason or not are served by the same options. Both
-/// marks are part of the text where their tokens are.
+/// If the prompt ends with the opening mark, or the text begins with it, all up to and with the
+/// closing mark is free of the constraint. The generation cannot end there, but for `max_tokens`,
+/// stop strings and a cancel token. Text behind the closing mark must conform, except for line
+/// breaks right behind it.
+///
+/// A text that does not begin with the opening mark must conform from its beginning. So the same
+/// options serve models that may reason or not. Both marks are part of the text where their tokens
+/// are.
 ///
 /// A mark begins with one of the model's added tokens, as all marks of chat templates do, and ends
 /// with whole tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReasoningMarks {
-    /// What opens the reasoning.
+    /// The mark that opens the reasoning.
     pub open: String,
-    /// What closes it.
+    /// The mark that closes it.
     pub close: String,
 }
 
@@ -283,20 +286,23 @@ pub struct GenerateOptions {
     /// `logprobs` is set or not.
     pub top_logprobs: usize,
     /// Report the log probability of each token of the prompt after those before it, and
-    /// `top_logprobs` most likely ones at its place; see
+    /// `top_logprobs` most likely ones at its position; see
     /// [`Generation::take_prompt_logprobs`](crate::Generation::take_prompt_logprobs). They are the
     /// model's own: no other option changes them. The whole prompt is computed, whatever a prefix
     /// cache holds.
     pub prompt_logprobs: bool,
     /// Hand over the whole logits with each token: `[vocab_size]` f32 values.
     pub logits: bool,
-    /// Speculative decoding by prompt lookup: propose up to this many next tokens, and verify them in one pass; 0: off.
-    /// What followed the last tokens where they stood before, in the prompt or in the answer, is the draft. Each
-    /// draft token is held against the draw of its step, and the first other one ends the draft. So the tokens
-    /// are those without drafts. In bf16 and f16 a pass of several positions rounds otherwise than one of a
-    /// single position. Of two tokens that are almost as likely, the other may be drawn.
+    /// Speculative decoding by prompt lookup: propose up to this many next tokens, and verify them
+    /// in one pass; 0: off.
+    ///
+    /// The draft is the continuation of an earlier occurrence of the last tokens, in the prompt or
+    /// in the answer. Each draft token is held against the draw of its step, and the first other
+    /// one ends the draft. So the tokens are those without drafts. In bf16 and f16 a pass of
+    /// several positions rounds otherwise than one of a single position. Of two tokens that are
+    /// almost as likely, the other may be drawn.
     pub draft_tokens: usize,
-    /// What the text must conform to.
+    /// The form that the text must conform to.
     pub constraint: Option<Constraint>,
     /// Marks of the reasoning that the constraint leaves alone; `None`: the constraint holds from
     /// the first token.
@@ -418,10 +424,10 @@ pub struct ClassifyOptions {
     /// Texts whose probability as the continuation of each prompt is wanted; each may span several
     /// tokens. It is the model's own: no other option changes it.
     pub labels: Vec<String>,
-    /// How the next token is chosen and what is told of it: it is the first one that
+    /// How the next token is chosen and what is reported of it: it is the first one that
     /// [`generate`](crate::TextModel::generate) would draw, but for an unset temperature, which is
-    /// 0 here. Its log probability is always told. Options that are about more than the next token
-    /// are refused: a `max_tokens` other than 1, `stop`, `stop_token_ids`, `ignore_eos`,
+    /// 0 here. Its log probability is always reported. Options that are about more than the next
+    /// token are refused: a `max_tokens` other than 1, `stop`, `stop_token_ids`, `ignore_eos`,
     /// `prompt_logprobs`, `draft_tokens`, `constraint` and `reasoning`.
     pub generate: GenerateOptions,
 }

@@ -1,4 +1,4 @@
-//! What the penalties of repeated tokens look at.
+//! The scope of the penalties of repeated tokens.
 
 use crate::{Error, Result};
 

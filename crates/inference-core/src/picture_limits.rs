@@ -1,9 +1,9 @@
-//! What a model takes of pictures.
+//! Limits of a model's pictures.
 
 use crate::{EncodedPicture, Result};
 
-/// What a model takes of pictures, as data: [`ModelInfo::pictures`](crate::ModelInfo::pictures).
-/// What exceeds a limit is refused before anything is computed, and named.
+/// Limits of a model's pictures, as data: [`ModelInfo::pictures`](crate::ModelInfo::pictures). A
+/// picture above a limit is refused by name before anything is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureLimits {
     /// The formats that are read, such as `png`, `jpeg`, `webp` and `gif` (its first frame).

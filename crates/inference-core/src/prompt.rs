@@ -1,10 +1,10 @@
-//! What a model is given.
+//! The input of a model: prompts and rendered conversations.
 
 use std::ops::Range;
 
 use crate::EncodedPicture;
 
-/// What a model continues.
+/// The input that a model continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     /// Text that the model's tokenizer encodes, with its beginning-of-sequence token exactly once.
@@ -72,12 +72,12 @@ pub struct RenderedPrompt {
     /// Its token ids, as [`TextModel::chat`](crate::TextModel::chat) feeds them. A picture has its
     /// ids here, so that the length is what the prompt takes of the context.
     pub ids: Vec<u32>,
-    /// The pictures, in the order of their places, which do not overlap.
+    /// The pictures, in the order of their positions, which do not overlap.
     pub pictures: Vec<PlacedPicture>,
 }
 
 impl RenderedPrompt {
-    /// What a model is given of it: with pictures, [`Prompt::Parts`] of ids and pictures.
+    /// Returns the prompt for a model: with pictures, [`Prompt::Parts`] of ids and pictures.
     pub fn prompt(&self) -> Prompt {
         if self.pictures.is_empty() {
             return Prompt::Ids(self.ids.clone());

@@ -6,20 +6,20 @@ use crate::{Error, Result};
 
 /// Which of the processes that compute a model together this one is, and where all of them are.
 ///
-/// What they tell each other is neither encrypted nor authenticated.
+/// Their messages are neither encrypted nor authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranks {
     /// Which one of `addresses` is this process, from 0.
     pub rank: usize,
-    /// Where each process listens for the others. All have the same list.
+    /// The address on which each process listens for the others. All have the same list.
     pub addresses: Vec<SocketAddr>,
     /// A number that these processes have alone. Others that listen on the same addresses are waited for to be gone. 0: none.
     pub group: u64,
-    /// What each of them has.
+    /// The division of the model among them.
     pub split: RankSplit,
 }
 
-/// What each of the processes has that compute a model together.
+/// The division of a model among the processes that compute it together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankSplit {
     /// A part of every layer: all work on the same token, and exchange results several times in each layer.

@@ -1,8 +1,8 @@
-//! What a model gives for many prompts at once.
+//! Results of a model for many prompts at once.
 
 use crate::{Error, Outcome, Token};
 
-/// What follows one prompt: the most likely next token, or the one that was drawn.
+/// The next token after one prompt: the most likely one, or the one that was drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassifyResult {
     /// The token, with its log probability.
@@ -28,7 +28,7 @@ pub struct BatchResult {
     /// The prompt's tokens with their log probabilities, where they were asked for; as
     /// [`Generation::take_prompt_logprobs`](crate::Generation::take_prompt_logprobs) has them.
     pub prompt_logprobs: Option<Vec<Token>>,
-    /// What was generated until the end or the error.
+    /// The tokens generated until the end or the error.
     pub tokens: Vec<Token>,
     /// How it ended, where it ended well.
     pub outcome: Option<Outcome>,

@@ -86,7 +86,7 @@ fn decode(decoder: &DecoderWrapper, tokens: Vec<String>) -> Vec<String> {
     guarded(|| decoder.decode_chain(tokens).map_err(|err| err.to_string())).unwrap_or(given)
 }
 
-/// What [`decode`] does, of the `first` token or of a later one.
+/// The output of [`decode`] for the `first` token or a later one.
 pub(crate) fn decode_at(decoder: &DecoderWrapper, token: String, first: bool) -> Vec<String> {
     if first {
         return decode(decoder, vec![token]);

@@ -1,7 +1,7 @@
 //! Ids to text, one at a time.
 //!
-//! What the decoder cannot say yet is held back: incomplete UTF-8, a run of byte
-//! tokens (one bad byte spoils the whole run), a last word. See `decoder_steps`.
+//! Text that is not certain yet is held back: incomplete UTF-8, a run of byte tokens (one bad byte
+//! spoils the whole run), a last word. See `decoder_steps`.
 
 use crate::TextError;
 use crate::decoder_steps::{Step, steps_of};
@@ -85,7 +85,7 @@ impl Detokenizer {
         out
     }
 
-    /// Whether text of an id that was pushed is held back.
+    /// Returns true while text of an id that was pushed is held back.
     pub fn is_holding(&self) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Last { waiting, .. } => waiting.is_some(),

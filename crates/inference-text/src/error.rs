@@ -1,4 +1,4 @@
-//! What can go wrong between text and ids.
+//! Errors between text and ids.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub enum TextError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file of the model folder is not there.
@@ -21,7 +21,7 @@ pub enum TextError {
     Missing {
         /// The file.
         path: PathBuf,
-        /// What is there in its place, and what to do.
+        /// The files in its place, and what to do.
         remedy: String,
     },
     /// A file is larger than anything legitimate.
@@ -39,7 +39,7 @@ pub enum TextError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The text is too long to be tokenized in one call.
@@ -74,7 +74,7 @@ pub enum TextError {
     Template {
         /// Line in the template, counted from 1; 0 if unknown.
         line: usize,
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// The chat template called `raise_exception`: it refuses these messages.
@@ -88,7 +88,7 @@ pub enum TextError {
     Input {
         /// The argument, with its index where it has one.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A stop string is empty.

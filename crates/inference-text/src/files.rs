@@ -33,7 +33,7 @@ pub trait Files {
 /// Why a file was not read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// What the system said.
+    /// The system's error.
     Io(std::io::Error),
     /// Its size in bytes.
     TooLarge(u64),
@@ -106,7 +106,7 @@ pub(crate) fn read_tokenizer(dir: &dyn Files) -> Result<Cow<'static, [u8]>, Text
     })
 }
 
-/// What to do where there is no tokenizer.json: it depends on what is there in its place.
+/// Advice where there is no tokenizer.json, by the files that are there in its place.
 fn remedy(dir: &dyn Files) -> String {
     const SAVE: &str = "write it with transformers: \
                         `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`";

@@ -7,7 +7,7 @@ use crate::TextError;
 use crate::marks::{Author, free_mark};
 use crate::tokenizer::{Tokenizer, guarded};
 
-/// What a tokenizer puts around a text, and around and between the two texts of a pair.
+/// The ids that a tokenizer puts around a text, and around and between the two texts of a pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// The ids before a text and behind it.
@@ -27,7 +27,7 @@ impl Frame {
 }
 
 impl Tokenizer {
-    /// What the post-processor of tokenizer.json puts around texts.
+    /// Returns the ids that the post-processor of tokenizer.json puts around texts.
     ///
     /// # Errors
     /// [`TextError::Encode`] where it fails, or drops a text.
@@ -74,8 +74,8 @@ impl Tokenizer {
     /// text they are text. Nothing is put around both.
     ///
     /// # Errors
-    /// What [`encode`](Self::encode) refuses; [`TextError::Input`] for a text that holds all noncharacters
-    /// U+FDD0 to U+FDEF.
+    /// Those of [`encode`](Self::encode); [`TextError::Input`] for a text that holds all
+    /// noncharacters U+FDD0 to U+FDEF.
     pub fn encode_behind(&self, prompt: &str, text: &str) -> Result<Vec<u32>, TextError> {
         let mark = free_mark([prompt, text].into_iter()).ok_or_else(|| {
             let reason = "holds all noncharacters U+FDD0 to U+FDEF".to_owned();

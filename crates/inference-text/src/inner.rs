@@ -1,4 +1,4 @@
-//! What a loaded tokenizer consists of.
+//! The parts of a loaded tokenizer.
 
 use std::collections::BTreeSet;
 

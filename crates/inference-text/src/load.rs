@@ -19,7 +19,7 @@ pub const MAX_ADDED_TOKENS: usize = 1 << 17;
 const MAX_NORMALIZED_TOKENS: usize = 16 << 20;
 
 /// # Errors
-/// What is no tokenizer; a normalizer that multiplies its added tokens.
+/// Bytes that are no tokenizer; a normalizer that multiplies its added tokens.
 pub(crate) fn build(
     bytes: &[u8],
     specials: &SpecialTokens,
@@ -162,7 +162,7 @@ fn flags(token: &AddedToken) -> TokenFlags {
     }
 }
 
-/// What is wrong with a file on which the library panicked, as far as it is known.
+/// The fault of a file on which the library panicked, as far as it is known.
 pub(crate) fn why_it_failed(bytes: &[u8]) -> String {
     too_long_merge(bytes).unwrap_or_else(|| "the tokenizer library failed on it".to_owned())
 }

@@ -151,7 +151,7 @@ impl Finder {
         (done > 0 || open.is_some()).then_some(out)
     }
 
-    /// Where in `text` the longest end begins that begins a token.
+    /// Returns the beginning of the longest end of `text` that begins a token.
     fn open_token(&self, text: &str) -> Option<usize> {
         let from = text.len().saturating_sub(self.longest);
         let begins = |at: &usize| {
@@ -164,7 +164,7 @@ impl Finder {
     }
 }
 
-/// Whether what follows a string in the rendered text may be another one.
+/// The end of a string in the rendered text: another one may follow, or none.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Open,

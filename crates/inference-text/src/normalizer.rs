@@ -1,4 +1,4 @@
-//! What a tokenizer's normalizer makes of a text, measured before the library makes it.
+//! The growth of a text by a tokenizer's normalizer, measured before the library runs it.
 //!
 //! A normalizer is data of a checkpoint, and its steps may multiply a text: four that replace a
 //! letter by a hundred make a hundred million letters of one. The library has no bound of its own.
@@ -50,7 +50,7 @@ impl Growth {
     /// The steps of tokenizer.json's `normalizer`; `null` has none.
     ///
     /// # Errors
-    /// What is no normalizer, or puts too much in front of each text.
+    /// A value that is no normalizer, or that puts too much in front of each text.
     pub fn new(normalizer: Json) -> Result<Growth, String> {
         if normalizer.is_null() {
             return Ok(Growth::default());

@@ -8,7 +8,7 @@ thread_local! {
     static CATCHING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether a panic of this thread becomes the error of a call that catches it.
+/// Returns true when a panic of this thread becomes the error of a call that catches it.
 ///
 /// For the panic hook of a program: the error says all that a user can use, so that nothing need be
 /// printed. The crate installs no hook.

@@ -15,7 +15,7 @@ use tokenizers::{AddedToken, AddedVocabulary, OffsetType};
 pub(crate) struct PlainPipeline {
     /// Finds every added token, to see which of them the template wrote.
     search: AhoCorasick,
-    /// What `search` found, by the index of its pattern.
+    /// The tokens that `search` finds, by the index of its pattern.
     found: Vec<(u32, AddedToken)>,
     /// Control tokens; the others are left to the vocabulary below.
     is_control: Vec<bool>,
@@ -122,7 +122,7 @@ impl PlainPipeline {
         })
     }
 
-    /// Whether a control token can also come out of text that does not hold it, by normalization.
+    /// Returns true when normalization can make a control token of text that does not hold it.
     pub fn is_ambiguous(&self, tokenizer: &tokenizers::Tokenizer) -> bool {
         let mut tokens = self.found.iter().zip(&self.is_control);
         let normalized = tokens.any(|((_, token), is_control)| *is_control && token.normalized);

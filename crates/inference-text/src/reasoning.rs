@@ -1,5 +1,5 @@
-//! Where the end of a prompt leaves the reasoning of its answer. What reads answers and what constrains them
-//! ask here, so that both say the same.
+//! The state in which the end of a prompt leaves the reasoning of its answer. The reader of answers
+//! and their constraint ask here, so that both say the same.
 
 /// The reasoning of an answer, where its text begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub(crate) enum Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    /// What the end of `prompt_text` says, of reasoning between one of these pairs of marks. Whitespace behind
-    /// a mark says nothing.
+    /// Returns the state by the end of `prompt_text`, of reasoning between one of these pairs of
+    /// marks. Whitespace behind a mark says nothing.
     pub fn of(
         prompt_text: &str,
         mut pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone,

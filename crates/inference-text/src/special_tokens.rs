@@ -1,4 +1,4 @@
-//! What the configs beside a tokenizer.json say of special tokens and of the end of a text.
+//! Special tokens and the end of a text, from the configs beside a tokenizer.json.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) struct TokenFlags {
     pub special: bool,
 }
 
-/// What tokenizer_config.json and special_tokens_map.json say of special tokens.
+/// The special tokens of tokenizer_config.json and special_tokens_map.json.
 #[derive(Debug, Default)]
 pub(crate) struct SpecialTokens {
     /// `bos_token`, `eos_token`, …; also what the chat template may read.
@@ -38,7 +38,7 @@ pub(crate) struct SpecialTokens {
     pub added: Vec<TokenSpec>,
 }
 
-/// Where generation stops, apart from the tokenizer's own EOS token.
+/// Returns the ids at which generation stops, apart from the tokenizer's own EOS token.
 ///
 /// mlx-lm takes generation_config.json's `eos_token_id` if it has one (an id or a list, and 0 counts as
 /// none), else config.json's. Here it is both: an id that either file calls an end of sequence is one.

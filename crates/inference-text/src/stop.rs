@@ -4,7 +4,7 @@ use crate::TextError;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What a piece of text releases.
+/// The text that a piece releases, and the match that it completes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// Text that is certainly before any stop string.
@@ -15,9 +15,9 @@ pub struct Held {
 
 /// Finds the first stop string in text that comes in pieces, and holds back what may begin one.
 ///
-/// The match that **begins** first wins; of several that begin at the same place, the longest; of equal
-/// strings, the first in the list. This is what a search in the whole text finds, however it is cut into
-/// pieces. Time is linear in the text, for any number of stop strings.
+/// The match that **begins** first wins; of several that begin at the same position, the longest;
+/// of equal strings, the first in the list. This is what a search in the whole text finds, however
+/// it is cut into pieces. Time is linear in the text, for any number of stop strings.
 ///
 /// ```
 /// use inference_text::StopMatcher;
@@ -31,7 +31,7 @@ pub struct Held {
 pub struct StopMatcher {
     automaton: Arc<Automaton>,
     state: usize,
-    /// What was pushed and not released.
+    /// Text that was pushed and not released.
     held: String,
     /// The best match so far; an earlier or longer one may still come.
     candidate: Option<Candidate>,
@@ -40,7 +40,7 @@ pub struct StopMatcher {
 
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    /// Where in `held` it begins.
+    /// Its beginning in `held`, in bytes.
     start: usize,
     index: usize,
 }
@@ -90,7 +90,7 @@ impl StopMatcher {
         Held { text: self.held.drain(..open).collect(), matched: None }
     }
 
-    /// Whether text is held back.
+    /// Returns true while text is held back.
     pub fn is_holding(&self) -> bool {
         !self.done && !self.held.is_empty()
     }
@@ -129,7 +129,7 @@ struct Node {
     shorter: usize,
     /// The longest stop string that ends here, and its length.
     longest: Option<(usize, usize)>,
-    /// Whether a stop string that begins as this one is longer.
+    /// A longer stop string begins as this one.
     goes_on: bool,
 }
 

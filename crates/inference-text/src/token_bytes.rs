@@ -6,10 +6,10 @@ use crate::{TextError, Tokenizer};
 /// The bytes of every token, by its id; empty where an id adds no text.
 #[derive(Debug)]
 pub(crate) struct TokenBytes {
-    /// What a token adds after another one.
+    /// The bytes that a token adds after another one.
     pub inner: Vec<Vec<u8>>,
-    /// What a token adds where the text begins, if that differs for any: SentencePiece's decoders
-    /// drop a space there.
+    /// The bytes that a token adds at the beginning of a text, if they differ for any:
+    /// SentencePiece's decoders drop a space there.
     pub first: Option<Vec<Vec<u8>>>,
 }
 
@@ -32,7 +32,7 @@ impl TokenBytes {
         Ok(TokenBytes { inner, first })
     }
 
-    /// Whether the decoder is one whose tokens have a text of their own.
+    /// Checks that the tokens of the decoder have a text of their own.
     ///
     /// # Errors
     /// A decoder for which a token's text depends on the tokens around it.

@@ -17,7 +17,7 @@ pub const MAX_INPUT_BYTES: usize = 8 << 20;
 /// Bytes that the normalizer may make of a text: all spaces as `▁` are three times as many.
 const MAX_NORMALIZED_BYTES: usize = 4 * MAX_INPUT_BYTES;
 
-/// Whether the post-processor puts BOS (and whatever else it adds) around the text.
+/// The cases in which the post-processor puts BOS (and whatever else it adds) around the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddSpecial {
     /// A raw prompt, as mlx-lm feeds it: special tokens are added unless the text begins with BOS already.
@@ -28,7 +28,7 @@ pub enum AddSpecial {
     Never,
 }
 
-/// Whether special tokens are left out of decoded text.
+/// The treatment of special tokens in decoded text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipSpecial {
     /// Leave them out.
@@ -130,7 +130,7 @@ impl Tokenizer {
     /// Ids of a rendered chat: nothing is added, as the template has written BOS if the model wants one.
     ///
     /// # Errors
-    /// What [`encode`](Self::encode) refuses.
+    /// Those of [`encode`](Self::encode).
     pub fn encode_chat(&self, rendered: &str) -> Result<Vec<u32>, TextError> {
         self.encode(rendered, AddSpecial::Never)
     }
@@ -173,14 +173,14 @@ impl Tokenizer {
         &self.inner.special_ids
     }
 
-    /// Whether an id is that of an added token, special or not.
+    /// Returns true for the id of an added token, special or not.
     pub fn is_added(&self, id: u32) -> bool {
         let vocabulary = self.inner.tokenizer.get_added_vocabulary();
         vocabulary.simple_id_to_token(id).is_some()
     }
 
-    /// Where generation stops: `eos_token_id` of generation_config.json and of config.json, and the
-    /// tokenizer's `eos_token`.
+    /// Returns the ids at which generation stops: `eos_token_id` of generation_config.json and of
+    /// config.json, and the tokenizer's `eos_token`.
     pub fn eos_ids(&self) -> &BTreeSet<u32> {
         &self.inner.eos_ids
     }
@@ -195,8 +195,8 @@ impl Tokenizer {
         self.inner.named.iter().find(|(n, _)| *n == name).map(|(_, token)| token.as_str())
     }
 
-    /// Whether the vocabulary has a pair of tokens around the model's thinking, as mlx-lm decides it.
-    /// Templates get it as `enable_thinking`.
+    /// Returns true when the vocabulary has a pair of tokens around the model's thinking, as mlx-lm
+    /// decides it. Templates get it as `enable_thinking`.
     pub fn has_thinking(&self) -> bool {
         let has = |tokens: &[&str]| tokens.iter().all(|token| self.token_to_id(token).is_some());
         has(&["<think>", "</think>"])

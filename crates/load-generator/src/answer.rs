@@ -1,4 +1,4 @@
-//! What one event of a stream, or a whole answer, tells: whether it has text, and the usage.
+//! Reads an event of a stream, or a whole answer: text or none, and the usage.
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -34,7 +34,7 @@ impl Usage {
 /// One event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether it carries text: an answer's, a thought's or a call's.
+    /// The event carries text of an answer, a thought or a call.
     pub text: bool,
     /// The usage, which the last event has.
     pub usage: Option<Usage>,

@@ -21,7 +21,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 /// How often the measurement looks whether its own threads are late.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// What became of one request.
+/// Times and outcome of one request.
 #[derive(Debug)]
 pub struct Record {
     /// When it was sent, or was to be sent by the clock.
@@ -37,7 +37,7 @@ pub struct Record {
 pub struct Answered {
     /// When each frame with text was read.
     pub texts: Vec<Instant>,
-    /// What the server counted, where it told.
+    /// Usage as the server counted it; `None` where it reports none.
     pub usage: Option<Usage>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server's client meets in place of an answer, with the remedy.
+//! Errors in place of a measurement or an answer, with the remedy.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub enum Error {
     Status {
         /// The status.
         code: u16,
-        /// What was asked.
+        /// Path of the request.
         path: String,
         /// The beginning of the answer's body.
         body: String,
@@ -59,7 +59,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What errors of one sort are counted under.
+    /// The name under which errors of this kind are counted.
     pub fn kind(&self) -> String {
         let name = match self {
             Error::Options(_) => "bad option",
@@ -76,13 +76,13 @@ impl Error {
         name.to_owned()
     }
 
-    /// Whether the server found fault with the request itself.
+    /// Returns true when the server found fault with the request itself.
     pub(crate) fn refuses_request(&self) -> bool {
         matches!(self, Error::Status { code: 400 | 422, .. })
     }
 }
 
-/// What helps against a status.
+/// The remedy for an HTTP status, as the end of a message.
 fn remedy(code: u16, path: &str) -> &'static str {
     match code {
         401 | 403 => ": give the key in ML_BENCH_API_KEY",

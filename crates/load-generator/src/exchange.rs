@@ -19,7 +19,7 @@ use crate::lines::Line;
 pub struct Asker {
     /// The server.
     pub server: Server,
-    /// What all requests say.
+    /// Fields that all requests have.
     pub form: Form,
     /// After so long a request is given up.
     pub timeout: Duration,
@@ -32,7 +32,7 @@ pub struct Streamed {
     pub texts: Vec<Instant>,
     /// When `[DONE]` was read.
     pub done: Instant,
-    /// What the server counted, where it told.
+    /// Usage as the server counted it; `None` where it reports none.
     pub usage: Option<Usage>,
 }
 
@@ -40,7 +40,7 @@ impl Asker {
     /// Asks `line` on the connection in `slot`, which is taken away when it cannot be used again.
     ///
     /// # Errors
-    /// What came in place of a whole answer.
+    /// The failure in place of a whole answer.
     pub async fn stream(
         &self,
         slot: &mut Option<Connection>,
@@ -62,7 +62,7 @@ impl Asker {
     /// The prompt tokens of `line`, by the usage of an answer of one token.
     ///
     /// # Errors
-    /// What came in place of an answer, and an answer without usage.
+    /// The failure in place of an answer; an answer without usage.
     pub async fn count(&self, slot: &mut Option<Connection>, line: &Line) -> Result<usize> {
         let path = self.server.path(line.api.path());
         let body = self.form.body(line, Answer::Count);

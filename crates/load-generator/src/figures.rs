@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::drive::{Answered, Record, Records};
 use crate::options::Load;
 
-/// What one load came to.
+/// Figures of one load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Round {
     /// `c8` for eight clients, `r2.5` for two and a half requests a second.
@@ -83,7 +83,7 @@ impl Spread {
     }
 }
 
-/// What is known of requests before they are sent.
+/// Lengths that are known before requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// Tokens of a prompt, for answers that do not tell.

@@ -5,20 +5,20 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::lines::Line;
 
-/// What all requests say.
+/// Fields that all requests have.
 #[derive(Clone, Debug)]
 pub struct Form {
     /// The model's name.
     pub model: String,
     /// Tokens of an answer, where a request does not say.
     pub gen_tokens: usize,
-    /// Whether prompts are generated: then drawing is greedy.
+    /// Sample greedily, as for generated prompts.
     pub greedy: bool,
-    /// Whether answers go on past the model's own end.
+    /// Send `ignore_eos`: answers go on past the model's own end.
     pub ignore_eos: bool,
-    /// Whether the last event shall have the usage.
+    /// Ask for the usage in the last event.
     pub usage: bool,
-    /// What replaces all of these.
+    /// Further fields, which replace all others of the same name.
     pub fields: Map<String, Json>,
 }
 

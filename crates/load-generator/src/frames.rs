@@ -11,7 +11,7 @@ const LONGEST: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// Where the first line begins that was not given yet.
+    /// Offset in `bytes` of the first line not yet returned.
     at: usize,
 }
 

@@ -18,12 +18,12 @@ const LONGEST: usize = 64 << 20;
 /// Characters of an answer that an error shows.
 const SHOWN: usize = 400;
 
-/// Where a server listens.
+/// A server's address, with the headers of each request.
 #[derive(Debug)]
 pub struct Server {
     host: String,
     port: u16,
-    /// What paths begin with, `/v1` at its end.
+    /// The prefix of all paths, which ends with `/v1`.
     base: String,
     /// The `Host` header.
     authority: HeaderValue,

@@ -26,13 +26,13 @@ impl Api {
 /// A request as a file or a maker of prompts gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Where it is sent.
+    /// The API that it is sent to.
     pub api: Api,
     /// Its fields, a prompt or messages among them.
     pub fields: Map<String, Json>,
 }
 
-/// What the measurement itself says of each request.
+/// Fields that the measurement itself sets; a line must not have them.
 const OURS: [&str; 2] = ["stream", "stream_options"];
 
 impl Line {

@@ -23,7 +23,7 @@ const EACH: usize = 4;
 /// How long requests come by the clock, where nothing else is asked for.
 const TIME: Duration = Duration::from_secs(30);
 
-/// What a server came to under each load.
+/// Results of a server under each load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The server's address, as it was given.
@@ -36,11 +36,11 @@ pub struct Report {
     pub gen_tokens: usize,
     /// How far both are spread around these, which are averages then; 0: not at all.
     pub spread: f64,
-    /// Whether requests say `ignore_eos`.
+    /// Requests had `ignore_eos`.
     pub ignore_eos: bool,
-    /// What tokens are counted by: the server's `usage`, or the `frames` with text where it has none.
+    /// How tokens were counted: by the server's `usage`, or else by the `frames` with text.
     pub counted_by: &'static str,
-    /// What prompts and arrivals were made from.
+    /// Seed of the prompts and arrivals.
     pub seed: u64,
     /// One for each load.
     pub results: Vec<Round>,

@@ -1,4 +1,4 @@
-//! What is sent to a server, how much of it, and how long.
+//! Options of a measurement: the requests, their number, rate and time.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::lines::{Api, Line};
 /// A measurement of one server under one or several loads.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the server listens, such as `http://127.0.0.1:8080`; its path may end with `/v1`.
+    /// The server's URL, such as `http://127.0.0.1:8080`; its path may end with `/v1`.
     pub url: String,
     /// The model's name for the server. Unset: the one that `/v1/models` lists.
     pub model: Option<String>,
     /// Sent as `Authorization: Bearer`.
     pub key: Option<String>,
-    /// What is asked. Unset lines ask [`Options::api`].
+    /// The prompts. Given lines name their own API.
     pub prompts: Prompts,
-    /// Where generated prompts are sent.
+    /// The API that generated prompts are sent to.
     pub api: Api,
     /// Tokens of an answer; lines that state `max_tokens` have theirs.
     pub gen_tokens: usize,
@@ -32,7 +32,7 @@ pub struct Options {
     /// Requests before each load, of which nothing is kept. Unset: one for each client, or the
     /// arrivals of one second.
     pub warm_up: Option<usize>,
-    /// Whether requests say `ignore_eos`.
+    /// When requests have `ignore_eos`.
     pub ignore_eos: IgnoreEos,
     /// Further fields of each request; they replace those of the same name.
     pub fields: Map<String, Json>,
@@ -64,7 +64,7 @@ impl Default for Options {
     }
 }
 
-/// Where prompts come from. Generated ones begin differently, after a part that they may share.
+/// The source of prompts. Generated ones differ after a prefix that they may share.
 #[derive(Clone, Debug)]
 pub enum Prompts {
     /// Text of so many tokens, as the server's `usage` counts them.
@@ -105,7 +105,7 @@ pub enum Extent {
     Time(Duration),
 }
 
-/// Whether requests say `ignore_eos`, which fixes the length of answers.
+/// When requests have `ignore_eos`, which fixes the length of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoreEos {
     /// With generated prompts, unless the server refuses a first request that says it.

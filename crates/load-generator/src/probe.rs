@@ -1,5 +1,5 @@
-//! What is asked of a server before it is measured: its model, the fields that it takes, and how many
-//! tokens a prompt of words has.
+//! Requests to a server before it is measured.
+//! They find its model, the fields that it takes, and how many tokens a prompt of words has.
 
 use serde_json::Value as Json;
 
@@ -25,20 +25,20 @@ const PROBES: usize = usize::MAX / 2;
 pub struct Known {
     /// Asks it.
     pub asker: Asker,
-    /// What it is asked.
+    /// The source of its prompts.
     pub source: Source,
     /// How the lengths of what is generated differ.
     pub lengths: Option<Lengths>,
     /// Tokens of a generated prompt, on average.
     pub prompt_tokens: Option<usize>,
-    /// Whether its streams tell the usage.
+    /// Its streams report the usage.
     pub tells_usage: bool,
 }
 
 /// Asks the server what must be known of it.
 ///
 /// # Errors
-/// What a first request of each kind met; prompts that cannot be made.
+/// The failure of a first request of each kind; prompts that cannot be made.
 pub async fn learn(options: &Options) -> Result<Known> {
     let server = Server::new(&options.url, options.key.as_deref())?;
     let slot = &mut None;

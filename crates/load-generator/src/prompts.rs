@@ -24,7 +24,7 @@ const TELLING: usize = 3;
 /// Times of the average that the longest prompts and answers have.
 const LONGEST: f64 = 8.0;
 
-/// Where prompts come from.
+/// The source of prompts.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Words in an order that differs from prompt to prompt, so that all have as many tokens.
@@ -33,7 +33,7 @@ pub enum Source {
         count: usize,
         /// So many of them are common to all prompts.
         shared: usize,
-        /// Where it is asked.
+        /// The API that they are sent to.
         api: Api,
     },
     /// Random ids.
@@ -42,7 +42,7 @@ pub enum Source {
         count: usize,
         /// So many of them are common to all prompts.
         shared: usize,
-        /// Where they lie.
+        /// The range from which they are drawn.
         range: Range<u32>,
     },
     /// Given ones, in turn.

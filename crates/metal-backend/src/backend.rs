@@ -193,7 +193,7 @@ pub fn load_random(config: &str, options: &LoadOptions) -> Result<Box<dyn TextMo
     )?)?))
 }
 
-/// What can be told of a model that [`load_random`] would load, before a weight is drawn.
+/// Describes the model that [`load_random`] would load, before a weight is drawn.
 ///
 /// # Errors
 /// As [`load_random`].
@@ -202,7 +202,7 @@ pub fn describe_random(config: &str, options: &LoadOptions) -> Result<(ModelInfo
     MlxModel::describe(&engine_options(files, device(options.backend.as_deref())?, options)?)
 }
 
-/// What can be told of a model folder without loading its weights.
+/// Describes the model in a folder without loading its weights.
 ///
 /// # Errors
 /// As [`Backend::load_model`], but for what only the weights' values show.
@@ -211,7 +211,7 @@ pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabi
     MlxModel::describe(&engine_options(open(path, device, options)?, device, options)?)
 }
 
-/// What can be told of an image model's folder without reading its weights.
+/// Describes the image model in a folder without reading its weights.
 ///
 /// # Errors
 /// As [`Backend::load_image_model`].
@@ -239,8 +239,8 @@ pub fn quantise(
     Ok(convert::quantise(source, target, options, device, cancel, progress)?)
 }
 
-/// Whether the folder at `path` is that of a model that embeds or scores texts: it has a list of
-/// sentence-transformers' modules, or its architecture encodes texts and generates none.
+/// Returns true when the folder at `path` holds a model that embeds or scores texts.
+/// It has a list of sentence-transformers' modules, or its architecture only encodes texts.
 pub fn is_embedding_model(path: &Path) -> bool {
     let files = ModelFiles::Folder(path.to_owned());
     let text = files.text("config.json").ok().flatten().unwrap_or_default();
@@ -249,7 +249,7 @@ pub fn is_embedding_model(path: &Path) -> bool {
     files.exists("modules.json") || name.and_then(models::encoder_named).is_some()
 }
 
-/// What can be told of an embedding model's folder without reading its weights.
+/// Describes the embedding model in a folder without reading its weights.
 ///
 /// # Errors
 /// As [`Backend::load_embedding_model`].
@@ -308,7 +308,7 @@ pub fn give_back() {
     memory::trim_heap();
 }
 
-/// What the engine runs on.
+/// The libraries, the device and the memory that the engine runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// The version of the MLX library that is loaded.
@@ -337,7 +337,7 @@ pub struct System {
     pub active_memory_bytes: u64,
 }
 
-/// What the engine runs on.
+/// Returns the libraries, the device and the memory that the engine runs on.
 ///
 /// # Errors
 /// Those of MLX.

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The result of everything inside this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong inside the backend.
+/// An error inside the backend.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// MLX refused or failed.
@@ -27,7 +27,7 @@ impl Error {
         Error::Model(reason.into())
     }
 
-    /// Whether there was no memory for it, though there may be for less.
+    /// Returns true when there was no memory for it, though there may be for less.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         match self {
             Error::Mlx(error) => error.is_out_of_memory(),

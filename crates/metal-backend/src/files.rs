@@ -12,9 +12,9 @@ use mlx_ffi::Dtype;
 use crate::error::{Result, load};
 use crate::gguf::{Gguf, Groups};
 
-/// What stands for the folder of files that lie in the program.
+/// Stands for the folder of files that lie in the program.
 const EMBEDDED: &str = "(embedded model)";
-/// What stands for the folder of a model of random weights.
+/// Stands for the folder of a model of random weights.
 const RANDOM: &str = "(random weights)";
 /// The tokenizer of a model of random weights, which is given ids: it knows one letter.
 const LETTER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
@@ -25,7 +25,7 @@ const LETTER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, 
 /// Text files larger than this are not configuration.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
-/// Where a model's files are.
+/// The source of a model's files.
 #[derive(Clone, Debug)]
 pub(crate) enum ModelFiles {
     /// A folder on disk.
@@ -118,7 +118,7 @@ impl ModelFiles {
         self.text(name)?.ok_or_else(|| load(&self.path(name), "the file is missing"))
     }
 
-    /// Whether the file is there.
+    /// Returns true when the file is there.
     pub fn exists(&self, name: &str) -> bool {
         match self {
             ModelFiles::Folder(folder) => folder.join(name).is_file(),

@@ -18,9 +18,9 @@ pub(crate) use options::EngineOptions;
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {
     pub model: Decoder,
-    /// What each layer remembers.
+    /// The states that this rank keeps.
     pub specs: Vec<StateSpec>,
-    /// What the layers of that rank remember of which a position takes the most.
+    /// The states of the rank whose layers keep the most bytes for a position.
     pub heaviest: Vec<StateSpec>,
     /// How the caches hold keys and values.
     pub storage: Storage,
@@ -29,14 +29,14 @@ pub(crate) struct LoadedModel {
     pub dtype_size: u64,
 }
 
-/// What is told of a model.
+/// The description of a model.
 pub(crate) struct Description {
     pub info: ModelInfo,
     /// The layers that have attention.
     pub attention_layers: Vec<usize>,
-    /// Whether it has a vision tower.
+    /// It has a vision tower.
     pub sees: bool,
-    /// What it refuses that others of this backend honour, each with the reason.
+    /// Features that it refuses and others of this backend honour, each with the reason.
     pub refused: Vec<(Feature, String)>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
 /// Loads the weights, on the thread that will use them: where there are ranks, those of this one.
 ///
 /// # Errors
-/// What does not fit, with the file or the folder.
+/// Files or options that do not fit, with the file or the folder.
 pub(crate) fn load(
     options: &EngineOptions,
     checkpoint: &Checkpoint,
@@ -68,8 +68,8 @@ pub(crate) fn load(
     build(options, checkpoint, group, false)
 }
 
-/// Builds the model of empty stand-ins: all that can be wrong with names, shapes and types shows
-/// before the first weight is read.
+/// Builds the model of empty placeholders: all that can be wrong with names, shapes and types
+/// shows before the first weight is read.
 ///
 /// # Errors
 /// As [`load`].
@@ -245,7 +245,7 @@ fn bound(options: &LoadOptions, context_length: usize) -> Result<Option<i32>> {
     }
 }
 
-/// What `generation_config.json` asks for where a request leaves the temperature unset.
+/// Sampling options of `generation_config.json`, for requests that leave the temperature unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SamplingDefaults {
     pub temperature: f32,

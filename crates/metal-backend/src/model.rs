@@ -54,7 +54,7 @@ pub(crate) struct MlxModel {
     sight: Option<Sight>,
     /// How the chat template writes reasoning and tool calls, once that was asked.
     family: OnceLock<Family>,
-    /// Whether users were told that chats have no format.
+    /// Done once users were told that chats have no format.
     told_of_lines: Once,
 }
 
@@ -152,7 +152,7 @@ impl MlxModel {
         Ok(model)
     }
 
-    /// What can be told of a model without loading its weights.
+    /// Describes a model without loading its weights.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -250,7 +250,7 @@ impl MlxModel {
         Some(Box::new(DrawOptions { generate, protected_ids }))
     }
 
-    /// What was computed for a prompt, as the contract has it.
+    /// Converts the scores of a prompt to the contract's result.
     fn classified(
         &self,
         scores: Scores,

@@ -34,7 +34,7 @@ impl Model {
     /// Loads the checkpoint in `folder` for the CPU, on this thread.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// Faults of the files.
     pub fn load(folder: &Path) -> Result<Model> {
         let read = || -> Result<Model, Error> {
             use_device(Device::Cpu)?;

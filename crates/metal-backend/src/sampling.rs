@@ -20,7 +20,7 @@ const MOST_TOP: usize = 256;
 /// The best token alone has more than this; a smaller bound could become 0, which all reach.
 const LEAST_TOP_P: f32 = 1e-30;
 
-/// What one step of one row chose; nothing is computed until it is read.
+/// The draw of one step for one row; nothing is computed until it is read.
 pub(crate) struct Draw {
     /// `[1]`, U32.
     pub id: Indices,
@@ -34,7 +34,7 @@ impl Draw {
     }
 }
 
-/// What is told of a draw beside its id.
+/// The requested outputs of a draw beside its id.
 #[derive(Default)]
 pub(crate) struct Report {
     /// `[1]`: the log probability of the id.
@@ -66,11 +66,11 @@ pub(crate) struct Sampler {
     bias: Option<(Indices, Array)>,
     /// `[1, vocab_size]`, false for the ids that XTC never drops.
     xtc_droppable: Option<Array>,
-    /// What the text must conform to.
+    /// The constraint that the text must conform to.
     constraint: Option<Matcher>,
-    /// What it allows the next draw to choose, once that is known.
+    /// Ids that it allows the next draw to choose, once they are known.
     mask: Option<Mask>,
-    /// Whether our kernel for CUDA draws.
+    /// Our kernel for CUDA draws.
     by_kernel: bool,
 }
 
@@ -159,7 +159,7 @@ impl Sampler {
         self.step = self.step.min(count as _);
     }
 
-    /// Whether a draw depends on the ids before it, so that it cannot be made before they are read.
+    /// Returns true when a draw depends on the ids before it, which must be read first.
     pub fn needs_history(&self) -> bool {
         let set = |value: Option<f32>, neutral: f32| value.is_some_and(|value| value != neutral);
         set(self.options.repetition_penalty, 1.0)
@@ -168,7 +168,7 @@ impl Sampler {
             || self.constraint.is_some()
     }
 
-    /// Whether each draw is the most likely id.
+    /// Returns true when each draw is the most likely id.
     pub fn is_greedy(&self) -> bool {
         is_greedy(&self.options)
     }
@@ -177,13 +177,13 @@ impl Sampler {
         self.options.logprobs || self.options.top_logprobs > 0
     }
 
-    /// Whether a draw is an id of the model's own logits, of which nothing else is told.
+    /// Returns true when a draw is an id of the model's own logits, with no other output requested.
     fn is_untouched(&self) -> bool {
         let told = self.options.logits || self.reports();
         self.bias.is_none() && !self.needs_history() && !told
     }
 
-    /// Whether a draw is the most likely id and nothing else.
+    /// Returns true when a draw is the most likely id and nothing else.
     fn is_plain(&self) -> bool {
         self.is_greedy() && self.is_untouched()
     }
@@ -368,8 +368,9 @@ impl Sampler {
     }
 }
 
-/// Whether draws by `options` are the most likely ids: by the temperature, or since a filter leaves nothing else. Of ids
-/// that are as likely, the first one is taken then.
+/// Returns true when draws by `options` are the most likely ids.
+/// They are by the temperature, or since a filter leaves nothing else. Of ids that are as likely,
+/// the first one is taken then.
 pub(crate) fn is_greedy(options: &GenerateOptions) -> bool {
     let leaves_one = options.top_p.is_some_and(|p| p <= 0.0)
         || options.min_p.is_some_and(|p| p >= 1.0)

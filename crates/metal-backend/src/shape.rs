@@ -57,9 +57,9 @@ pub(crate) struct Shape {
     pub max_position_embeddings: Option<i32>,
     /// Norm weights are stored as their distance from 1 (Gemma).
     pub offset_norms: bool,
-    /// What the embeddings are called.
+    /// The name of the embeddings.
     pub embeddings: &'static str,
-    /// What the norm behind the last block is called.
+    /// The name of the norm behind the last block.
     pub final_norm: &'static str,
     /// The output layer may have a bias, also where its matrix is that of the embeddings.
     pub head_bias: bool,
@@ -339,8 +339,9 @@ impl Shape {
         })
     }
 
-    /// Whether the output layer is the embeddings under `model`: as the config says, or where there is no other one. One beside them
-    /// that differs is used, as by transformers.
+    /// Returns true when the output layer is the embeddings under `model`.
+    /// The config says so, or there is no other one. One beside them that differs is used, as by
+    /// transformers.
     ///
     /// # Errors
     /// A value that is no flag; tensors that cannot be read.

@@ -39,10 +39,11 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// What `config.json` and the processor's files say.
+    /// Reads `config.json` and the processor's files.
     ///
     /// # Errors
-    /// A key that is missing or asks for what is not done here; a mark that the tokenizer does not have.
+    /// A key that is missing or asks for an option that is not supported.
+    /// A mark that the tokenizer does not have.
     pub fn read(config: &Config, files: &ModelFiles, tokenizer: &Tokenizer) -> Result<Sight> {
         let (family, processor) = Family::read(config, tokenizer)?;
         let (name, text) = match files.text("processor_config.json")? {
@@ -74,7 +75,7 @@ impl Sight {
         Ok(Sight { family, processor, limits, decoding, recent: Mutex::default() })
     }
 
-    /// What is taken of pictures.
+    /// The limits of accepted pictures.
     pub fn limits(&self) -> &PictureLimits {
         &self.limits
     }

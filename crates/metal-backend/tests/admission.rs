@@ -1,5 +1,5 @@
-//! What a prompt is admitted with, against what it takes. The figures are the process's, so this test
-//! is a binary of its own.
+//! Bytes that a prompt is admitted with, against those it takes. The figures are the process's, so
+//! this test is a binary of its own.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test ends where its setting fails")]

@@ -30,7 +30,7 @@ const SMALL: &str = r#"{
     "quantization": {"group_size": 64, "bits": 4}
 }"#;
 
-/// What a process may hold besides what arrays take: kernels, graphs, the driver's own, what is kept.
+/// Bytes that a process may hold besides arrays: kernels, graphs, the driver's own, what is kept.
 const BESIDE: u64 = 3 << 30;
 
 fn some(max_tokens: usize) -> GenerateOptions {

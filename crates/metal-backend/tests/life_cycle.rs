@@ -1,4 +1,4 @@
-//! What a process holds after many loads and many requests. The figures are the process's, so
+//! Resources of a process after many loads and many requests. The figures are the process's, so
 //! these tests are a binary of their own and run one after the other.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its setting fails")]

@@ -4,7 +4,7 @@ use inference_core::{Message, Outcome};
 
 use crate::{BoxError, GenOpts, Result};
 
-/// What takes a stream's pieces, in order and none of them empty. Its error stops the generation.
+/// Receives a stream's pieces, in order and none of them empty. Its error stops the generation.
 pub type OnPiece<'a> = dyn FnMut(&str) -> std::result::Result<(), BoxError> + 'a;
 
 /// A finished answer.
@@ -16,7 +16,7 @@ pub struct Reply {
     pub outcome: Outcome,
 }
 
-/// What answers with whole texts. Any number of threads may call it at once.
+/// A backend that answers with whole texts. Any number of threads may call it at once.
 pub trait Backend: Send + Sync {
     /// Answers `prompt`, which is the user's message for the model's own chat template. A model
     /// without a chat format continues it.
@@ -35,7 +35,7 @@ pub trait Backend: Send + Sync {
     /// The name by which programs choose it.
     fn name(&self) -> &str;
 
-    /// Whether it can answer here and now.
+    /// Returns true when it can answer here and now.
     fn available(&self) -> bool;
 }
 

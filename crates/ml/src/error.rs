@@ -15,7 +15,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Error {
     /// The text until then; of a stream, what the callback was given.
     pub partial: String,
-    /// What the request cost, where the engine said so before the end.
+    /// The request's metrics, where the engine reported them before the end.
     pub metrics: Option<Box<GenerateMetrics>>,
     /// Why it ended.
     pub cause: Cause,
@@ -26,12 +26,12 @@ pub struct Error {
 pub enum Cause {
     /// The contract's error; [`inference_core::Error::Cancelled`] where the request was cancelled.
     Model(inference_core::Error),
-    /// What the callback of a stream returned.
+    /// The error that the callback of a stream returned.
     Callback(BoxError),
 }
 
 impl Error {
-    /// Whether the request's cancel token ended it.
+    /// Returns true when the request's cancel token ended it.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.cause, Cause::Model(inference_core::Error::Cancelled))
     }

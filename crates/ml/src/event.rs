@@ -1,11 +1,11 @@
-//! What a backend tells the program's log.
+//! Events that a backend reports to the program's log.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What takes events, on the thread that called the backend. Its text is a line for a log.
+/// Receives events, on the thread that called the backend. An event's text is a line for a log.
 pub type Log = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Something that a log may want to know.

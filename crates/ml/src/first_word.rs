@@ -1,6 +1,6 @@
 //! The space before the first word of Gemma's answers.
 
-/// Where a text stands in relation to its first word.
+/// State of a text in relation to its first word.
 ///
 /// SentencePiece writes the space before a word as part of the word's token. Most tokenizers drop it
 /// from the beginning of a text as they decode; Gemma's leaves it there.

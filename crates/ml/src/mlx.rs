@@ -20,8 +20,10 @@ const MEMORY_FACTOR: u64 = 3;
 /// How an [`MlxBackend`] loads its model and where it reports.
 #[derive(Clone)]
 pub struct MlxOptions {
-    /// What the contract's load takes. The limits are for the allocator of the whole process; an
-    /// engine takes what the device has where that is less.
+    /// Options of the contract's load.
+    ///
+    /// The limits are for the allocator of the whole process. An engine takes what the device has,
+    /// if that is less.
     pub load: LoadOptions,
     /// Told of the load and of memory that is not given back; `None`: nobody is.
     pub log: Option<Log>,
@@ -62,7 +64,7 @@ impl fmt::Debug for MlxOptions {
 /// and gives it back after a second without one.
 pub struct MlxBackend {
     model: Arc<dyn TextModel>,
-    /// What loaded the model, where this backend had it loaded.
+    /// The backend that loaded the model; `None` for a model that was given.
     loader: Option<Arc<dyn inference_core::Backend>>,
     path: Option<PathBuf>,
     log: Option<Log>,
@@ -128,7 +130,7 @@ impl MlxBackend {
         MlxBackend { model, loader: None, path: None, log: MlxOptions::default().log }
     }
 
-    /// Whether a registered backend can load models here: [`new`](Self::new) finds a device.
+    /// Returns true when a registered backend can load here: [`new`](Self::new) finds a device.
     pub fn has_device() -> bool {
         inference_core::default_backend().is_ok()
     }
@@ -250,7 +252,7 @@ impl MlxBackend {
         }
     }
 
-    /// Where the bytes in use pass three times the model's own: tells the log, and has what was freed go back.
+    /// Logs when the bytes in use pass three times the model's own, and gives freed memory back.
     fn look_at_memory(&self, metrics: &GenerateMetrics) {
         let weight_bytes = self.model.info().weight_bytes;
         let active_bytes = metrics.active_memory_bytes;
@@ -313,7 +315,7 @@ impl StreamingBackend for MlxBackend {
     }
 }
 
-/// What the model is.
+/// Shows the path and the model.
 impl fmt::Debug for MlxBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MlxBackend")

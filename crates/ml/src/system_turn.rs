@@ -2,7 +2,9 @@
 
 use inference_core::{Error, Message, Result, Role, Value};
 
-/// Whether models of that architecture get system messages as the user's. Gemma 4 has a turn for them.
+/// Returns true for messages with a system message, if the architecture has no turn for it.
+///
+/// Such models get it as the user's. Gemma 4 has a turn for it.
 pub(crate) fn is_needed(architecture: &str, messages: &[Message]) -> bool {
     let has_no_role = architecture == "gemma"
         || ["gemma2", "gemma3"].iter().any(|family| architecture.starts_with(family));

@@ -11,7 +11,7 @@ use crate::{
     python_from_env,
 };
 
-/// Whether the crate is compiled for its reference alone, as on docs.rs, which sets `DOCS_RS`.
+/// Returns true when the crate is compiled for its reference alone, as docs.rs does (`DOCS_RS`).
 ///
 /// Nothing is linked then, so MLX is not needed. The declarations of mlx-c are committed.
 pub fn is_for_reference() -> bool {
@@ -112,8 +112,9 @@ pub fn executables() -> Result<(), Error> {
     search(&request, Some(request.lib_dir()?))
 }
 
-/// What [`executables`] does, for a program that is shipped: with `MLX_RELOCATABLE=1` it does not look for
-/// MLX where that was at build time.
+/// Prints the linker arguments of [`executables`] for a program that is shipped.
+///
+/// With `MLX_RELOCATABLE=1` the program does not look for MLX in the folder of build time.
 ///
 /// # Errors
 /// Those of [`request`].

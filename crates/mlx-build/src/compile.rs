@@ -31,7 +31,7 @@ pub(crate) struct Build {
     path: OsString,
     generator: &'static str,
     triple: String,
-    /// Whether the compiler's library has `std::format`.
+    /// The compiler's library has `std::format`.
     has_format: bool,
 }
 
@@ -86,7 +86,7 @@ impl Build {
 
     /// Compiles `source`, a checkout of MLX, in `out/build` and installs it into `out/mlx`.
     ///
-    /// What an earlier call left in `out/build` is used again.
+    /// Files that an earlier call left in `out/build` are used again.
     pub(crate) fn mlx(&self, source: &Path, variant: Variant, out: &Path) -> Result<(), Error> {
         let switch = |on: bool| if on { "ON" } else { "OFF" };
         let mut config = self.config(source, out);

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a linked MLX, each with its remedy.
+//! The errors on the way to a linked MLX, each with its remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub enum Error {
     NoPip {
         /// The interpreter tried.
         python: String,
-        /// What it printed.
+        /// The last lines that it printed.
         reason: String,
     },
     /// pip ran and failed.
@@ -63,7 +63,7 @@ pub enum Error {
          or set MLX_ROOT to an installed MLX"
     )]
     Download {
-        /// What was asked for, with its version.
+        /// The package asked for, with its version.
         package: String,
         /// The last lines that pip printed.
         reason: String,
@@ -86,7 +86,7 @@ pub enum Error {
     Unpack {
         /// Name of the wheel.
         wheel: String,
-        /// What the interpreter printed.
+        /// The last lines that the interpreter printed.
         reason: String,
     },
     /// A wheel whose library does not look for its bundled libraries where it did.
@@ -107,7 +107,7 @@ pub enum Error {
         file: PathBuf,
         /// The folder that was looked at.
         folder: PathBuf,
-        /// What to do.
+        /// The remedy, for the user.
         remedy: &'static str,
     },
     /// An installed MLX that mlx-c was not made for.
@@ -140,7 +140,7 @@ pub enum Error {
     OldCompiler {
         /// The compiler tried.
         compiler: String,
-        /// What it printed.
+        /// The first error that it printed.
         reason: String,
     },
     /// A build tool that the machine lacks could not be installed.
@@ -174,7 +174,7 @@ pub enum Error {
          run `cargo fetch --locked` with a network once, and try again"
     )]
     Metadata {
-        /// What cargo said.
+        /// Cargo's message, or the fault of its answer.
         reason: String,
     },
     /// A variable that only a build script has.
@@ -186,11 +186,11 @@ pub enum Error {
     /// The file system said no.
     #[error("cannot {action} {}: {cause}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The action that failed, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }

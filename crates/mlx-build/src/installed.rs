@@ -35,7 +35,7 @@ pub(crate) fn check(root: &Path, linkage: &Linkage) -> Result<PathBuf, Error> {
     }
 }
 
-/// What tells one build of a library from the next: its size and age.
+/// Identity of a library's build: its size and age.
 pub(crate) fn identity(library: &Path) -> Result<String, Error> {
     let metadata = fs::metadata(library).map_err(Error::io("read", library))?;
     let modified = metadata.modified().map_err(Error::io("read", library))?;

@@ -1,8 +1,8 @@
-//! What linking against MLX and finding it at run time takes on each operating system.
+//! The link arguments and search paths for MLX on each operating system.
 
 use std::path::Path;
 
-/// What an operating system's linker and loader need.
+/// The needs of an operating system's linker and loader.
 #[derive(Debug)]
 pub struct Linkage {
     /// File name of the MLX library.

@@ -1,4 +1,4 @@
-//! Where things lie: the cache folder, and the sources of mlx-c.
+//! The locations of the cache folder and of mlx-c's sources.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

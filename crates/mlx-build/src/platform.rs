@@ -1,4 +1,4 @@
-//! What differs between platforms, as one table: wheels, files, link lines, rpaths.
+//! The differences between platforms, as one table: wheels, files, link lines, rpaths.
 
 use std::path::Path;
 use std::str::FromStr;

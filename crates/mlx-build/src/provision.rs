@@ -15,10 +15,10 @@ use crate::stamp::Stamped;
 use crate::tools::Tools;
 use crate::{Error, Linkage, MLX_VERSION, Platform, Target, Variant, installed, location};
 
-/// Where MLX comes from.
+/// The origin of MLX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// What was last compiled from a checkout into the folder, else the wheel.
+    /// The MLX last compiled from a checkout into the folder, else the wheel.
     Any,
     /// The pinned wheel.
     Wheel,
@@ -38,12 +38,12 @@ pub enum Goal {
     Linkable,
 }
 
-/// What to provide, where, and for which machine.
+/// A request for an MLX: the build, its origin, its folders and the machine.
 #[derive(Debug)]
 pub struct Request {
     /// Which build of MLX.
     pub variant: Variant,
-    /// Where it comes from.
+    /// The origin of that build.
     pub source: Source,
     /// How far to go.
     pub goal: Goal,

@@ -15,7 +15,7 @@ use crate::target::MLX_VERSION;
 pub(crate) struct Python {
     /// The program, as a path or a name on `PATH`.
     pub(crate) program: OsString,
-    /// Where to make a virtual environment when the interpreter has no pip.
+    /// The folder for a virtual environment, which is made when the interpreter has no pip.
     pub(crate) venv: PathBuf,
 }
 
@@ -94,7 +94,7 @@ impl Python {
     }
 }
 
-/// Whether the interpreter said that it has no such module.
+/// Returns true when the interpreter failed because it has no such module.
 fn lacks(output: &Output, module: &str) -> bool {
     let message = format!("No module named {module}");
     !output.status.success() && String::from_utf8_lossy(&output.stderr).contains(&message)

@@ -19,7 +19,7 @@ impl Stamped {
         self.dir.join(".finished")
     }
 
-    /// What the folder holds, or `None` when it is not finished.
+    /// The content of the stamp, or `None` when the folder is not finished.
     pub fn content(&self) -> Option<String> {
         fs::read_to_string(self.stamp()).ok()
     }
@@ -50,7 +50,7 @@ impl Stamped {
         fs::rename(&partial, &self.dir).map_err(Error::io("move into place", &partial))
     }
 
-    /// Where the folder is made; what an interrupted build left there is thrown away.
+    /// The path at which the folder is made; leftovers of an interrupted build are thrown away.
     pub fn partial(&self) -> PathBuf {
         self.dir.with_extension("partial")
     }

@@ -1,4 +1,4 @@
-//! What is built: a release of MLX, a variant of it, and the machine that it is for.
+//! The build wanted: a release of MLX, a variant of it, and the machine that it is for.
 
 use std::env;
 use std::fmt;

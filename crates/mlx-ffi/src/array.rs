@@ -76,12 +76,12 @@ impl Dtype {
         }
     }
 
-    /// Whether it is a floating-point type of 16 bits.
+    /// Returns true for floating-point types of 16 bits.
     pub fn is_half(self) -> bool {
         matches!(self, Dtype::Bf16 | Dtype::F16)
     }
 
-    /// Whether it is one of the real floating-point types.
+    /// Returns true for real floating-point types.
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::F16 | Dtype::F32 | Dtype::F64 | Dtype::Bf16)
     }
@@ -297,10 +297,10 @@ impl Array {
     /// Computes the value and waits for it.
     ///
     /// # Errors
-    /// What failed in any operation that the value needs, or in one queued before by
-    /// [`async_eval`](crate::async_eval). MLX reports a failure once: an array whose computation failed holds
-    /// arbitrary bytes from then on, and reads of it succeed. So it is dropped, with all that was
-    /// queued together with it.
+    /// Failures of any operation that the value needs, or of one queued before by
+    /// [`async_eval`](crate::async_eval). MLX reports a failure once: an array whose computation
+    /// failed holds arbitrary bytes from then on, and reads of it succeed. So it is dropped, with
+    /// all that was queued together with it.
     pub fn eval(&self) -> Result<()> {
         let evaluated = {
             let _evaluating = evaluating();

@@ -91,8 +91,8 @@ pub(crate) fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
     })
 }
 
-/// Whether products round activations of `dtype` for weights of this form; others take them as they are. `of_experts`: each
-/// row has a matrix of its own.
+/// Returns true when products round activations of `dtype` for weights of this form. Others take
+/// them as they are. `of_experts`: each row has a matrix of its own.
 pub fn rounds(quantization: Quantization, dtype: Dtype, of_experts: bool) -> bool {
     let has_form = matches!(quantization.mode, QuantMode::Affine | QuantMode::Mxfp4);
     has_form && (!of_experts || kernel_dtype(dtype).is_ok_and(cpu_kernels::rounds_steps))
@@ -107,7 +107,7 @@ fn quantized(x: &Array, w: &Quantized, multiply: Multiply) -> Result<Array> {
 /// A kernel for products.
 type Multiply = fn(Problem<'_>) -> std::result::Result<(), cpu_kernels::Error>;
 
-/// What becomes of a product in f32: a bias is added, then an activation is taken, then a residual is added.
+/// The epilogue of a product in f32: adds a bias, then activates, then adds a residual.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finish<'a> {
     /// `[n]`.
@@ -182,7 +182,7 @@ fn positions(shape: &[i32]) -> usize {
     if let [_, positions, _, ..] = *shape { positions as usize } else { 1 }
 }
 
-/// What multiplies: the weights, their scales and their biases.
+/// The weights of a product, their scales and their biases.
 struct Matrices<'a> {
     weight: &'a Array,
     extra: [Option<&'a Array>; 2],
@@ -278,7 +278,7 @@ fn kernel_dtype(dtype: Dtype) -> Result<cpu_kernels::Dtype> {
     }
 }
 
-/// What a kernel says, as an error here.
+/// Converts the error of a kernel.
 fn failed(error: cpu_kernels::Error) -> Error {
     Error::new(error.to_string())
 }

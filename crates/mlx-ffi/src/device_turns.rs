@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Shared by all that evaluate, and held alone by whoever waits for all of a device.
 static EVALUATIONS: RwLock<()> = RwLock::new(());
 
-/// Whether a thread of the process has used a CUDA device: others need no turns.
+/// Set once a thread of the process has used a CUDA device: other processes need no turns.
 static IS_CUDA: AtomicBool = AtomicBool::new(false);
 
 /// Takes note that a CUDA device is used from now on.
@@ -14,7 +14,7 @@ pub(crate) fn begin() {
     IS_CUDA.store(true, Ordering::Release);
 }
 
-/// Whether a thread of the process has used a CUDA device.
+/// Returns true once a thread of the process has used a CUDA device.
 pub(crate) fn has_cuda() -> bool {
     IS_CUDA.load(Ordering::Acquire)
 }

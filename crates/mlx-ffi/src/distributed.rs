@@ -4,8 +4,8 @@
 //! run on the thread of the current stream, which must be one of the CPU. All ranks must make and evaluate the same
 //! operations in the same order.
 //!
-//! Where each rank has an NVIDIA GPU, [`Between::Gpus`] has the values sent by NCCL, on the stream of the GPU. Whoever waits
-//! there for a rank that is lost waits until [`Group::give_up`].
+//! With an NVIDIA GPU for each rank, [`Between::Gpus`] has the values sent by NCCL, on the stream
+//! of the GPU. Whoever waits there for a rank that is lost waits until [`Group::give_up`].
 //!
 //! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a rank whose
 //! neighbour has ended waits for ever once a second operation is queued. Here a wait costs nothing, and whatever is
@@ -50,7 +50,7 @@ struct Inner {
     rank: usize,
     size: usize,
     links: Mutex<Links>,
-    /// What sends values, where that is not `links`.
+    /// Sends values from GPU to GPU, in place of `links`.
     nccl: Option<Nccl>,
     orders: Orders,
     /// All connections once more, to end them while they are in use.
@@ -113,7 +113,7 @@ impl Group {
         self.0.nccl.as_ref().map(Nccl::sums)
     }
 
-    /// What rank 0 tells the others, and they answer.
+    /// Orders of rank 0 to the others, and their answers.
     pub fn orders(&self) -> &Orders {
         &self.0.orders
     }
@@ -136,7 +136,7 @@ impl Group {
         self.0.size
     }
 
-    /// Whether values go from GPU to GPU.
+    /// Returns true when values go from GPU to GPU.
     pub fn is_between_gpus(&self) -> bool {
         self.0.nccl.is_some()
     }
@@ -297,7 +297,7 @@ impl Group {
         })
     }
 
-    /// What another rank sends, which must be of this shape and type.
+    /// Receives from another rank what it sends, which must be of this shape and type.
     ///
     /// # Errors
     /// A rank that is not there, or this one; a stream of the GPU.
@@ -316,7 +316,7 @@ impl Group {
         Err(Error::new(format!("rank {rank} is not another one of {self:?}")))
     }
 
-    /// What `exchange` makes of the bytes of `x`.
+    /// Fills an array of `shape` by `exchange`, from the bytes of `x`.
     fn exchanged(
         &self,
         x: &Array,

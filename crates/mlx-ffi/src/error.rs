@@ -7,7 +7,7 @@ use std::sync::Once;
 
 use crate::sys;
 
-/// What MLX said went wrong.
+/// An error of MLX, or of a layer above it, as a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     message: String,
@@ -22,7 +22,7 @@ impl Error {
         Error { message: message.into() }
     }
 
-    /// Whether there was no memory for what was asked of MLX, which a smaller request may get.
+    /// Returns true when MLX had no memory for a request; a smaller one may succeed.
     pub fn is_out_of_memory(&self) -> bool {
         // What MLX, CUDA, its libraries and the system say; the codes are cuBLAS's and mean that too.
         const SAYINGS: [&str; 7] = [

@@ -20,8 +20,8 @@ pub fn eval_all<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
 /// Starts computing all values and returns at once.
 ///
 /// # Errors
-/// What failed while the operations were queued. What fails on the device after that is the error
-/// of the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
+/// A failure while the operations were queued. What fails on the device after that is the error of
+/// the next call on this thread that waits, whichever array it waits for; see [`Array::eval`].
 pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let arrays: Vec<&Array> = arrays.into_iter().collect();
     if arrays.is_empty() {

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::stream::current;
 use crate::{Array, Error, Result, sys};
 
-/// What a position may attend to.
+/// The keys that a position may attend to.
 #[derive(Clone, Copy, Debug)]
 pub enum AttentionMask<'a> {
     /// Everything: one query position, or none to hide.

@@ -1,4 +1,4 @@
-//! What MLX's allocator holds, and its limits. All figures are bytes and concern the process.
+//! The memory of MLX's allocator, and its limits. All figures are bytes and concern the process.
 
 use std::sync::OnceLock;
 
@@ -77,7 +77,7 @@ pub fn limit() -> Result<usize> {
     get(sys::mlx_get_memory_limit)
 }
 
-/// What [`limit`] returned before anything set it: MLX's own choice for the device.
+/// Returns MLX's own choice for the device: [`limit`] before anything set it.
 ///
 /// # Errors
 /// Those of MLX.
@@ -126,8 +126,8 @@ pub struct DeviceMemory {
     pub total: u64,
 }
 
-/// What the driver says of the device's memory; `None` without CUDA, and on a thread that has not used
-/// the device yet.
+/// The device's memory, as the driver reports it; `None` without CUDA, and on a thread that has not
+/// used the device yet.
 pub fn of_device() -> Option<DeviceMemory> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: the out-pointers live for the call.

@@ -112,7 +112,7 @@ impl Quantization {
         Quantization { group_size, ..self }.validate()
     }
 
-    /// Whether the groups are some that only our own kernels for CPUs have.
+    /// Returns true for groups that only our own kernels for CPUs have.
     pub fn is_on_cpu_alone(self) -> bool {
         self.mode == QuantMode::Affine && self.group_size == 16
     }

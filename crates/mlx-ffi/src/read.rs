@@ -18,7 +18,7 @@ const PIECE: usize = 1 << 20;
 /// more make neither it nor the memory faster.
 const THREADS: RangeInclusive<usize> = 4..=8;
 
-/// Where the system writes what it reads.
+/// The memory that the system writes to as it reads.
 #[derive(Clone, Copy)]
 enum Way {
     /// To where it is wanted.

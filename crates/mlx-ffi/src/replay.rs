@@ -15,7 +15,7 @@ use crate::{Array, Error, Result, sys};
 #[derive(Debug)]
 pub struct Replay(sys::mlxrs_replay);
 
-/// What came of the wish to keep operations.
+/// The outcome of [`Replay::record`] or [`Replay::record_following`].
 #[derive(Debug)]
 pub enum Recorded {
     /// They are kept.
@@ -26,7 +26,7 @@ pub enum Recorded {
     Impossible,
 }
 
-/// What ranks that compute together tell each other of what they can repeat or send, so that all do the same.
+/// Agreement of ranks on what they can repeat or send, so that all do the same.
 struct Agreement<'a> {
     ranks: Option<&'a Group>,
     /// Why a rank could not be asked.
@@ -58,7 +58,7 @@ impl<'a> Agreement<'a> {
         }
     }
 
-    /// What came of a call, where a rank that is lost says more than MLX.
+    /// The result of a call; the error of a lost rank goes before that of MLX.
     fn check(self, status: c_int) -> Result<()> {
         let called = check(status);
         self.failed.map_or(called, Err)
@@ -132,7 +132,7 @@ impl Replay {
         })
     }
 
-    /// Whether [`run`](Self::run) repeats them for these arrays.
+    /// Returns true when [`run`](Self::run) repeats them for these arrays.
     ///
     /// # Errors
     /// Those of MLX.
@@ -187,10 +187,10 @@ pub struct Dispatcher {
     ranks: Option<Group>,
 }
 
-/// What came of the wish to send operations.
+/// The outcome of [`Dispatcher::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// They are on their way.
+    /// They are in flight.
     Sent,
     /// Their kernels are still being compiled for it, on other threads; worth another try.
     NotYet,

@@ -1,6 +1,6 @@
-//! What attention does with new positions of each row of a batch: with one, as one operation,
-//! [`cpu::step_attention`](crate::cpu::step_attention) and
-//! [`cuda::step_attention`](crate::cuda::step_attention); with several as two,
+//! Attention for new positions of each row of a batch. One position is one operation,
+//! [`cpu::step_attention`](crate::cpu::step_attention) or
+//! [`cuda::step_attention`](crate::cuda::step_attention). Several are two, by
 //! [`cuda::chunk_attention`](crate::cuda::chunk_attention).
 
 use crate::{Array, Dtype, Error, Result, ops};
@@ -32,9 +32,9 @@ pub struct HeadNorms<'a> {
 pub struct Turn<'a> {
     /// For each position, one for each pair of values, `[dims / 2]` F32.
     pub radians: &'a Array,
-    /// What positions are multiplied with.
+    /// Factor of the positions.
     pub scale: f32,
-    /// What the values are multiplied with as they are turned.
+    /// Factor of the values as they are rotated.
     pub magnitude: f32,
 }
 
@@ -98,9 +98,9 @@ pub struct Step<'a> {
     pub turn: Option<Turn<'a>>,
     /// Norms over heads.
     pub norms: Option<HeadNorms<'a>>,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
-    /// What they are squashed to by tanh.
+    /// Scores are then squashed to ± this by tanh.
     pub softcap: Option<f32>,
     /// `[n_heads]`: one more score for each head, which takes part in the softmax and adds nothing.
     pub sinks: Option<&'a Array>,
@@ -146,12 +146,12 @@ impl Step<'_> {
         Err(self.misfit())
     }
 
-    /// Whether values are normed.
+    /// Returns true when values are normed.
     pub(crate) fn norms_values(&self) -> bool {
         self.norms.is_some_and(|norms| norms.v.is_some())
     }
 
-    /// What is said of a step that does not fit.
+    /// The error of a step that does not fit.
     pub(crate) fn misfit(&self) -> Error {
         Error::new(format!("a step of attention does not fit: {self:?}"))
     }

@@ -18,7 +18,7 @@ pub enum Device {
     Gpu,
 }
 
-/// What MLX tells of a device.
+/// A device, as MLX reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// `cpu`, `metal` or `cuda`.
@@ -34,7 +34,7 @@ pub struct DeviceInfo {
 }
 
 impl Device {
-    /// Whether the machine has one and this build of MLX can use it.
+    /// Returns true when the machine has one and this build of MLX can use it.
     ///
     /// # Errors
     /// Those of MLX.
@@ -66,7 +66,7 @@ impl Device {
         Ok(if Device::Gpu.is_available()? { Device::Gpu } else { Device::Cpu })
     }
 
-    /// What MLX tells of the device.
+    /// The device, as MLX reports it.
     ///
     /// # Errors
     /// Those of MLX; a device that is not there.
@@ -262,7 +262,7 @@ struct Streams {
     /// that this thread has not evaluated yet would run beside those of the other thread, and each
     /// would get the errors of both.
     lent: Option<StreamHandle>,
-    /// Whether operations go to `lent`, not to `own`.
+    /// Operations go to `lent`, not to `own`.
     is_lent: bool,
 }
 
@@ -402,8 +402,8 @@ impl Drop for StringHandle {
 /// The stream that this thread's operations go to, made at its first use. It belongs to the
 /// thread and stays valid until its end.
 ///
-/// Where MLX cannot give one, or the thread is at its end, the handle is empty and the operation
-/// that takes it fails.
+/// If MLX cannot give one, or the thread is at its end, the handle is empty and the operation that
+/// takes it fails.
 pub(crate) fn current() -> sys::mlx_stream {
     const NONE: sys::mlx_stream = sys::mlx_stream { ctx: std::ptr::null_mut() };
     let stream = STREAMS.try_with(|streams| {
@@ -439,7 +439,7 @@ thread_local! {
     static ON_CUDA: Cell<Option<(c_int, bool)>> = const { Cell::new(None) };
 }
 
-/// Whether this thread's current stream is one of CUDA.
+/// Returns true when this thread's current stream is one of CUDA.
 ///
 /// # Errors
 /// Those of MLX.
@@ -455,7 +455,7 @@ pub fn on_cuda() -> Result<bool> {
     Ok(on_cuda)
 }
 
-/// Whether this thread's current stream is one of the CPU.
+/// Returns true when this thread's current stream is one of the CPU.
 ///
 /// # Errors
 /// Those of MLX.

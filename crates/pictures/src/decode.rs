@@ -7,7 +7,7 @@ use crate::limits::Limits;
 use crate::orientation::Orientation;
 use crate::picture::Picture;
 
-/// What a file's header says, before anything is decoded.
+/// A file's header, read before anything is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The file's format.

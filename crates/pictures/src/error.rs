@@ -20,7 +20,7 @@ pub enum PictureError {
     /// The bytes are no format that is read here.
     #[error("the picture is {found}; PNG, JPEG, WebP and GIF are read")]
     UnknownFormat {
-        /// What it is: a known format with its article, or how the bytes begin.
+        /// The format with its article, if it is a known one; else how the bytes begin.
         found: String,
     },
     /// The header states more pixels than [`Limits::pixels`](crate::Limits::pixels).
@@ -78,7 +78,7 @@ pub enum PictureError {
     Broken {
         /// The file's format.
         format: Format,
-        /// What is wrong, by its decoder.
+        /// The fault, by its decoder.
         reason: String,
     },
     /// The colour profile in the file is no profile, or is cut off.
@@ -90,7 +90,7 @@ pub enum PictureError {
         format: Format,
         /// The part of the file that holds it, as the format calls it.
         part: &'static str,
-        /// What is wrong.
+        /// The fault in the profile.
         reason: String,
     },
     /// Pixels that are not 3 bytes times the sides.

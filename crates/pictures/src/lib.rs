@@ -7,10 +7,13 @@
 //!   `preprocessor_config.json`, which the caller has read.
 //! - [`Picture::to_png`] writes a picture with its texts.
 //!
-//! What a pixel is follows Pillow (`Image.open`, `ImageOps.exif_transpose`, `convert("RGB")`), since this
-//! is what transformers and diffusers do with a picture: alpha is dropped, not blended; grey is repeated;
-//! 16 bits a channel lose the lower 8, and grey of 16 bits is cut off at 255; CMYK is multiplied out; an
-//! ICC profile is not applied, and a broken one is refused; the orientation of EXIF, or else of XMP, is applied.
+//! Pixels are those of Pillow (`Image.open`, `ImageOps.exif_transpose`, `convert("RGB")`), as in
+//! transformers and diffusers:
+//!
+//! - Alpha is dropped, not blended. Grey is repeated, and CMYK is multiplied out.
+//! - 16 bits a channel lose the lower 8, and grey of 16 bits is cut off at 255.
+//! - An ICC profile is not applied, and a broken one is refused.
+//! - The orientation of EXIF, or else of XMP, is applied.
 //!
 //! Of a GIF the first frame is taken. An animated PNG or WebP is refused by name.
 

@@ -3,17 +3,18 @@
 use crate::error::PictureError;
 use crate::format::Format;
 
-/// What [`Picture::decode`](crate::Picture::decode) refuses before it decodes pixels.
+/// Limits that [`Picture::decode`](crate::Picture::decode) checks before it decodes pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes of the file. Default: 32 MiB.
     pub bytes: usize,
     /// Most pixels, width times height, by the header. Default: 64 million.
     pub pixels: u64,
-    /// Most bytes of memory that decoding takes, by arithmetic: the decoder's own buffers, the
-    /// pixels as the file has them (16 bits a channel and alpha are 8 bytes a pixel), and the RGB.
-    /// What lies beside the pixels takes some times the file's bytes more, and unpacked at most 16
-    /// MiB. Default: 512 MiB.
+    /// Most bytes of memory that decoding takes, by arithmetic. Default: 512 MiB.
+    ///
+    /// They are the decoder's own buffers, the RGB, and the pixels as the file has them: 8 bytes a
+    /// pixel for 16 bits a channel and alpha. Data beside the pixels takes some times the file's
+    /// bytes more, and unpacked at most 16 MiB.
     pub memory: u64,
 }
 

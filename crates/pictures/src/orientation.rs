@@ -14,13 +14,13 @@ impl Orientation {
     /// The picture is as it is to be seen.
     pub const AS_IT_IS: Self = Self(1);
 
-    /// What EXIF says, or else XMP, as Pillow reads them. What cannot be read turns nothing.
+    /// The orientation by EXIF, or else by XMP, as Pillow reads them. Unreadable ones turn nothing.
     pub fn of(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> Self {
         let in_xmp = || xmp.and_then(of_xmp).map(Self);
         Self::of_exif(exif).or_else(in_xmp).unwrap_or(Self::AS_IT_IS)
     }
 
-    /// What EXIF says, where it does.
+    /// The orientation by EXIF; `None` where it states none.
     pub fn of_exif(exif: Option<&[u8]>) -> Option<Self> {
         exif.and_then(of_exif).map(Self)
     }

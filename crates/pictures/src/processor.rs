@@ -1,4 +1,4 @@
-//! What `preprocessor_config.json` or `processor_config.json` say about pictures.
+//! The values for pictures in `preprocessor_config.json` or `processor_config.json`.
 
 use serde_json::Value;
 
@@ -25,9 +25,9 @@ pub struct Processor {
 pub struct ProcessorError {
     /// The key of the config.
     pub key: &'static str,
-    /// What stands there, as JSON.
+    /// The value found, as JSON.
     pub found: String,
-    /// What is understood.
+    /// The values that are understood.
     pub expected: &'static str,
 }
 

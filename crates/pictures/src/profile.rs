@@ -1,4 +1,4 @@
-//! Whether a colour profile (ICC.1:2022) is sound. Profiles are not applied, so only their frame is read.
+//! Checks of colour profiles (ICC.1:2022). They are not applied, so only their frame is read.
 
 use crate::error::PictureError;
 use crate::format::Format;
@@ -13,7 +13,7 @@ const ENTRY: usize = 12;
 /// More bytes than the profile counts are padding.
 ///
 /// # Errors
-/// What is wrong with it, and in which part of the file it is.
+/// [`PictureError::BrokenProfile`] with the fault, and the part of the file that it is in.
 pub fn check(format: Format, profile: &[u8]) -> Result<(), PictureError> {
     fault(profile).map_or(Ok(()), |reason| Err(broken(format, reason)))
 }

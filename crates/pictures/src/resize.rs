@@ -68,8 +68,10 @@ impl Picture {
     }
 }
 
-/// Whether the columns come first. Pillow 13 begins with them where it takes more than twice as many rows
-/// away as columns; this is found from its results, and holds for all of 1,414 pairs of sizes.
+/// Returns true when the columns come first.
+///
+/// Pillow 13 begins with them where it takes more than twice as many rows away as columns. This is
+/// found from its results, and holds for all of 1,414 pairs of sizes.
 fn columns_first(from: (u32, u32), to: (u32, u32), arithmetic: Arithmetic) -> bool {
     let fewer = |from: u32, to: u32| i64::from(from) - i64::from(to);
     let (columns, rows) = (fewer(from.0, to.0), fewer(from.1, to.1));

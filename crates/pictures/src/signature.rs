@@ -20,7 +20,7 @@ impl Format {
     }
 }
 
-/// What bytes are that no decoder here reads, in words.
+/// Names the format of bytes that no decoder here reads, or shows how they begin.
 fn told(bytes: &[u8]) -> String {
     let brand = bytes.get(4..12);
     let known = match bytes {

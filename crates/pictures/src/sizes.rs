@@ -63,7 +63,7 @@ pub enum SizeError {
         width: u32,
         /// Height in pixels.
         height: u32,
-        /// What the model wants.
+        /// The sizes that the model takes.
         wanted: String,
     },
 }
@@ -108,7 +108,7 @@ impl Sizing {
     }
 }
 
-/// What is asked of a picture.
+/// Describes the sizes that a picture is brought to.
 impl fmt::Display for Sizing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

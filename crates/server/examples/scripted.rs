@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the model says at each step.
+/// Reads the model's output at each step from the script at `path`.
 fn steps(path: &str) -> Result<Vec<&'static str>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let script: Vec<Json> = serde_json::from_str(&text).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What a server may be told, with the defaults.
+//! Configuration of a server, with the defaults.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ impl ApiKey {
         (!text.is_empty() && sendable).then(|| ApiKey(text.to_owned()))
     }
 
-    /// Whether `given` is this key, in a time that does not depend on where they differ.
+    /// Returns true when `given` is this key. The time does not depend on the byte that differs.
     pub fn is(&self, given: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(given).into()
     }
@@ -118,7 +118,7 @@ impl Config {
     /// Checks what is dangerous or means nothing.
     ///
     /// # Errors
-    /// What is wrong, for a person.
+    /// The first setting that is refused, in words for a person.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if !self.listen.ip().is_loopback() && self.keys.is_empty() {
             return Err(ConfigError::OpenToAll(self.listen.ip()));
@@ -140,7 +140,7 @@ impl Config {
     }
 }
 
-/// Whether a browser can send `text` as the origin of a page.
+/// Returns true for an origin that a browser can send, and for `*`.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return matches!(text, "*" | "null") };
     let own_port = match scheme {

@@ -1,5 +1,5 @@
-//! What a client can cause to fail, in no protocol's words: the kind, the field, a message for a
-//! person, and when to try again.
+//! Errors that a client can cause, independent of any protocol.
+//! Each has a kind, the field, a message for a person, and when to try again.
 
 use inference_core::{EncodedPicture, Error};
 
@@ -9,17 +9,17 @@ pub type Result<T, E = ApiError> = std::result::Result<T, E>;
 /// An answer that is an error. The protocol of the request's path writes it.
 #[derive(Clone, Debug)]
 pub struct ApiError {
-    /// What failed.
+    /// The kind of the error.
     pub kind: Kind,
     /// The field of the request that is at fault.
     pub param: Option<String>,
-    /// What is wrong, for a person.
+    /// The message for a person.
     pub message: String,
     /// Seconds after which the client may try again.
     pub retry_after: Option<u64>,
 }
 
-/// What failed.
+/// The kind of the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request cannot be read or means nothing.
@@ -42,7 +42,7 @@ pub enum Kind {
     NoPath,
     /// The model is not the served one.
     NoModel,
-    /// What was to be stored is not there.
+    /// No stored response has the id.
     NotStored,
     /// The path takes other methods, namely these.
     Method(&'static str),
@@ -84,7 +84,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether the request is at fault, and can be mended by changing a field.
+    /// Returns true when the request is at fault and changing a field mends it.
     pub fn is_bad_request(self) -> bool {
         matches!(
             self,

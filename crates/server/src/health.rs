@@ -15,8 +15,10 @@ use crate::pool::report::Report;
 use crate::run::metrics;
 use crate::run::state::State;
 
-/// Whether the server answers requests: 200 with `ok`, else 503 with `loading`, `draining`, `stalled` or
-/// `unhealthy`, which a model is that cannot be used any more, with the `reason`. It is the engines' own last steps that tell, so an engine that hangs is not `ok`.
+/// Reports health: 200 with `ok`, else 503 with `loading`, `draining`, `stalled` or `unhealthy`.
+///
+/// A model that cannot be used any more is `unhealthy`, with the `reason`. The engines' own last
+/// steps decide, so an engine that hangs is not `ok`.
 pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
     let reports = state.pool.reports();
     let engine = state.pool.status();
@@ -62,7 +64,7 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
     json_response(code, &object)
 }
 
-/// What is counted, for Prometheus.
+/// Writes the metrics in Prometheus' text format.
 pub async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
     let text = state.metrics.render(&state.pool);
     text_response(StatusCode::OK, metrics::MEDIA_TYPE, text)

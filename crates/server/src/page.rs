@@ -35,7 +35,7 @@ mod tests {
         }
     }
 
-    /// What the policy would block must not be there to begin with.
+    /// The page has nothing that the policy would block.
     #[test]
     fn the_page_names_nothing_foreign_and_parses_no_html() {
         for part in [

@@ -103,8 +103,8 @@ async fn ended(
     }
 }
 
-/// Whether SIGHUP does not end this process, as for `nohup`: a handler would change that. Only Linux tells; elsewhere this
-/// is false.
+/// Returns true when this process ignores SIGHUP, as under `nohup`: a handler would change that.
+/// Only Linux reports it; elsewhere this is false.
 pub fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

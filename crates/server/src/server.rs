@@ -109,7 +109,7 @@ impl Server {
         Ok(Server { listener, address, config })
     }
 
-    /// Where it listens, with the port that it got.
+    /// The address on which it listens, with the port that it got.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -253,7 +253,7 @@ impl Loader for One {
     }
 }
 
-/// Whether each name of a model means one.
+/// Checks that each name or alias means one model of its kind.
 fn check_names(entries: &[Entry]) -> Result<(), ConfigError> {
     if entries.is_empty() {
         return Err(ConfigError::NoModels);

@@ -1,4 +1,4 @@
-//! What stands in for the weights: the corpus, and the longest-suffix match over it.
+//! The corpus in place of weights, and the longest-suffix match over it.
 
 use inference_core::TokenLogprob;
 
@@ -37,8 +37,10 @@ impl Corpus {
         self.ids.len()
     }
 
-    /// What followed the longest suffix of `context` that occurs, most frequent first, equal ones
-    /// by id; with the logarithm of its share. Never empty: the empty suffix occurs everywhere.
+    /// The ids that followed the longest suffix of `context` that occurs, each with its log share.
+    ///
+    /// The most frequent comes first, equal ones by id. Never empty: the empty suffix occurs
+    /// everywhere.
     pub fn next(&self, context: &[u32]) -> Vec<TokenLogprob> {
         let mut counts = [0u32; VOCAB_SIZE];
         let mut longest = 0;

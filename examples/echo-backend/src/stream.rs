@@ -39,7 +39,7 @@ impl Utf8 {
         }
     }
 
-    /// What is left at the end.
+    /// Returns the text of the bytes left at the end: U+FFFD for a character cut off, else none.
     pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.bytes)).into_owned()
     }

@@ -1,4 +1,4 @@
-//! What a backend owes its callers, asked of the example.
+//! The duties of a backend to its callers, tested on the example.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap in a helper fails its test")]

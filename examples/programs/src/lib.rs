@@ -1,4 +1,4 @@
-//! What the programs in `src/bin` share.
+//! Functions that the programs in `src/bin` share.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ const EMBEDS: &str = concat!(
     "/../../crates/metal-backend/tests/fixtures/embeddings/models/bert"
 );
 
-/// What `program` prints with `input` on stdin; it must end well.
+/// The output of `program` with `input` on stdin; it must end well.
 fn printed(program: &str, model: &str, input: &str) -> String {
     let mut command = Command::new(program);
     command.arg(model).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

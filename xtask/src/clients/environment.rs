@@ -1,4 +1,4 @@
-//! Where a client's packages live: a virtual environment, or a folder with `node_modules`.
+//! The home of a client's packages: a virtual environment, or a folder with `node_modules`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// What lists a client's packages.
+/// The list of a client's packages.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Environment {
     /// A `requirements.txt`.
@@ -23,10 +23,10 @@ pub struct Script {
     pub args: Vec<OsString>,
 }
 
-/// Whether a client can be run.
+/// The result of preparing a client.
 pub enum Prepared {
     Ready(Script),
-    /// It cannot; `forgivable` where a machine may well lack what it needs.
+    /// It cannot be run; `forgivable` for needs that a machine may well lack.
     Missing {
         what: String,
         forgivable: bool,
@@ -123,7 +123,7 @@ fn step(command: &mut Command, name: &str) -> Result<Option<Prepared>> {
     }
 }
 
-/// Whether `command` succeeded, and what it said on both of its ways.
+/// Runs `command`; returns true for success, and its stdout followed by its stderr.
 pub fn output(command: &mut Command) -> Result<(bool, String)> {
     let name = command.get_program().display().to_string();
     let output = command.stdin(Stdio::null()).output().context(name)?;

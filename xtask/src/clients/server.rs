@@ -17,7 +17,7 @@ const START: Duration = Duration::from_secs(60);
 /// `ml serve`; ended when this is dropped.
 pub struct Server {
     process: Child,
-    /// Where it listens, such as `http://127.0.0.1:8080`.
+    /// The address on which it listens, such as `http://127.0.0.1:8080`.
     pub url: String,
 }
 

@@ -12,7 +12,7 @@ use super::archive::unpack;
 use super::files::copy;
 use crate::repository::root;
 
-/// What the program must do wherever it lies.
+/// Commands that must succeed from any folder.
 const TRIALS: [&[&str]; 3] =
     [&["--version"], &["doctor"], &["generate", "Tell me a story", "--max-tokens", "8"]];
 

@@ -46,7 +46,7 @@ pub fn write(folder: &Path, mlx_lib: &Path) -> Result<()> {
 struct Crate {
     name: String,
     version: String,
-    /// What its manifest says.
+    /// The licence by its manifest.
     licence: String,
     folder: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What the programs and libraries of an archive need of a system.
+//! Requirements of an archive's programs and libraries on a system.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct Needs(BTreeMap<&'static str, Vec<u32>>);
 /// How versioned symbols name what has them, and what that is.
 const NAMES: [(&str, &str); 2] = [("GLIBC_", "glibc"), ("GLIBCXX_", "libstdc++ with GLIBCXX")];
 
-/// What is needed by the files in `bin` and `lib`.
+/// The requirements of the files in `bin` and `lib`.
 pub fn of(folder: &Path) -> Result<Needs> {
     let mut needs = Needs::default();
     for part in ["bin", "lib"] {
@@ -63,7 +63,7 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Where `what` begins in `bytes`, with nothing of a name before it.
+/// The offsets at which `what` begins in `bytes`, with nothing of a name before it.
 fn memmem<'a>(bytes: &'a [u8], what: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     let starts = bytes.windows(what.len() + 1).enumerate();
     starts.filter(move |(_, window)| window[0] == 0 && &window[1..] == what).map(|(at, _)| at + 1)

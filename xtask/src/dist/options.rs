@@ -1,4 +1,4 @@
-//! What `cargo xtask dist` is asked for.
+//! The options of `cargo xtask dist`.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use crate::repository::root;
 /// The options of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where archives go.
+    /// The folder for archives.
     pub out: PathBuf,
     /// Which build of MLX is packed.
     pub variant: Variant,
-    /// Where archives will be downloaded from; an installer for them is written.
+    /// The address that archives will be downloaded from; an installer for it is written.
     pub downloads: Option<String>,
-    /// Whether the archive is tried.
+    /// The archive is tried.
     pub checks: bool,
 }
 

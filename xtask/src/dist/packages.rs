@@ -36,7 +36,7 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// Whether a package is built against MLX.
+/// Returns true for a package that is built against MLX.
 fn needs_mlx(name: &str) -> bool {
     ["mlx-ffi", "metal-backend"].contains(&name)
 }
@@ -93,7 +93,7 @@ fn forget(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What is in a folder, which may be missing.
+/// The entries of a folder, which may be missing.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),

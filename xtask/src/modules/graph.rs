@@ -33,7 +33,7 @@ pub struct Graph {
 pub struct Arrow {
     pub from: String,
     pub to: String,
-    /// Where the first use stands, and its path as written.
+    /// The line of the first use; `path` is its path as written.
     pub line: usize,
     pub path: String,
 }
@@ -95,7 +95,7 @@ impl Graph {
         self.files.get(file)?.first().map(String::as_str)
     }
 
-    /// What the file of the module at `path` says that it is.
+    /// The first sentence of the file of the module at `path`.
     pub fn says(&self, path: &[&str]) -> Option<&str> {
         let (file, _) = self.files.iter().find(|(_, module)| *module == path)?;
         self.headers.get(file).map(String::as_str)

@@ -1,11 +1,11 @@
-//! What a path in a module names: imports and re-exports followed to where an item is declared.
+//! Resolves paths in modules: imports and re-exports followed to the declaration of an item.
 
 use std::collections::HashMap;
 
 use super::source::{Kind, Reach};
 use super::tree::Tree;
 
-/// What a name stands for. One name can stand for several, a module and a function for example.
+/// The target of a name. One name can have several, a module and a function for example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     Module(usize),
@@ -59,7 +59,7 @@ impl<'a> Names<'a> {
         Names { tree, own: (own.replace('-', "_"), 0), scopes, macros }
     }
 
-    /// What `path` means in `module`; nothing where it leads out of the crate.
+    /// The targets of `path` in `module`; none where it leads out of the crate.
     pub fn resolve(&self, module: usize, path: &[String]) -> Vec<Target> {
         self.follow(module, path, &mut Vec::new())
     }
@@ -141,8 +141,9 @@ impl<'a> Names<'a> {
         is_named || !self.lookup(module, name, &mut Vec::new()).is_empty()
     }
 
-    /// What `name` stands for in `module`. `trail` is what is being looked up, so that imports in
-    /// a circle end.
+    /// The targets of `name` in `module`.
+    ///
+    /// `trail` holds the names being looked up, so that imports in a circle end.
     fn lookup(&self, module: usize, name: &str, trail: &mut Trail) -> Vec<Target> {
         let here = (module, name.to_owned());
         if trail.contains(&here) {

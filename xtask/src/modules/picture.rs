@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::graph::Graph;
 
-/// What every page begins with, below its title.
+/// The beginning of every page, below its title.
 const HEAD: &str = "Made by `cargo xtask modules` from the source; `cargo xtask tidy` checks it.\n\
     An arrow leads to what is used. An arrow that others imply is left out of the picture; the\n\
     table has all. Rooms with a double border are folders.\n";

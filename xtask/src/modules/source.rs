@@ -1,4 +1,4 @@
-//! What the source of one module says: the names that it declares, imports and mentions.
+//! The names that the source of one module declares, imports and mentions.
 //!
 //! Code that only tests compile is left out. Documentation is no use of what it links to.
 
@@ -55,7 +55,7 @@ pub enum Reach {
 pub struct Mention {
     pub path: Vec<String>,
     pub line: usize,
-    /// Whether `!` follows.
+    /// `!` follows.
     pub is_macro: bool,
 }
 
@@ -75,7 +75,7 @@ impl Source {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// Where the text is no Rust.
+    /// The parser's, for a text that is no Rust.
     pub fn parse(text: &str) -> syn::Result<Source> {
         Ok(Source::of_items(&syn::parse_file(text)?.items))
     }
@@ -318,7 +318,7 @@ fn attributes(item: &syn::Item) -> Option<&[syn::Attribute]> {
     })
 }
 
-/// Whether `#[test]`, or a `#[cfg]` that holds in tests alone, is among the attributes.
+/// Returns true when `#[test]`, or a `#[cfg]` of tests alone, is among the attributes.
 fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -327,7 +327,7 @@ fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Whether a condition is `test`, or `all` with `test` in it.
+/// Returns true for the condition `test`, or `all` with `test` in it.
 fn needs_test(condition: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = condition.into_iter().collect();
     tokens.iter().enumerate().any(|(at, token)| match token {
@@ -352,8 +352,9 @@ fn is_punct(token: &TokenTree, punct: char) -> bool {
     matches!(token, TokenTree::Punct(found) if found.as_char() == punct)
 }
 
-/// Whether the identifier at `at` may name an item: it is no field, method, lifetime or variable
-/// of a macro, and no path goes before it.
+/// Returns true when the identifier at `at` may name an item.
+///
+/// It is no field, method, lifetime or variable of a macro, and no path goes before it.
 fn names_item(tokens: &[TokenTree], at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).map(|at| &tokens[at]);
     let is = |back, punct| before(back).is_some_and(|token| is_punct(token, punct));

@@ -29,7 +29,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Where a module's own modules are looked for.
+/// The place in which a module's own modules are looked for.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     parent: usize,
@@ -143,7 +143,7 @@ impl Tree {
         }
     }
 
-    /// Whether `module` is `above` or somewhere below it.
+    /// Returns true when `module` is `above` or somewhere below it.
     pub fn is_within(&self, module: usize, above: usize) -> bool {
         let mut at = Some(module);
         while let Some(id) = at {

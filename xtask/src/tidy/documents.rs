@@ -72,7 +72,7 @@ fn joined(folder: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// What links to a page's headings say behind `#`, as GitHub makes it.
+/// The anchors of a page's headings, as GitHub makes them: links have them behind `#`.
 fn anchors(markdown: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_fence = false;

@@ -39,7 +39,7 @@ fn is_path(code: &str) -> bool {
     code.chars().all(is_part) && (code.contains('/') || code.ends_with(".rs"))
 }
 
-/// Whether there is such a file or folder; of one that is still to be named, its folder.
+/// Returns true when there is such a file or folder; for one still to be named, its folder.
 fn exists(path: &str, files: &[File]) -> bool {
     let path = path.split(OWN).next().unwrap_or_default().trim_end_matches('/');
     BELOW.iter().any(|below| {

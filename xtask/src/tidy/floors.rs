@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::violation::Violation;
 use crate::modules::{Arrow, Graph};
 
-/// Where the table is, for those who have to change it.
+/// The path of the table, for those who have to change it.
 const HERE: &str = "xtask/src/tidy/floors.rs";
 
 /// The floors of a crate.
@@ -23,7 +23,7 @@ struct House {
     /// Pairs of rooms of which the first one still uses the second one, against the floors. The
     /// list only becomes shorter.
     still_up: &'static [(&'static str, &'static str)],
-    /// What a room does not use although it is below, a crate's name for example.
+    /// Pairs of a room and a name below it that it does not use, a crate's for example.
     never: &'static [(&'static str, &'static str)],
 }
 

@@ -41,7 +41,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Whether an `r` or `b` that comes next is the end of a name rather than a prefix.
+    /// Returns true when an `r` or `b` that comes next ends a name rather than being a prefix.
     fn follows_identifier(&self) -> bool {
         let code = self.lines.last().map_or("", |line| line.code.as_str());
         code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
@@ -119,7 +119,7 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Whether a character begins here rather than a lifetime: `'x'` or `'\…'`.
+/// Returns true when a character begins here rather than a lifetime: `'x'` or `'\…'`.
 fn is_char_literal(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next() == Some('\'')

@@ -85,7 +85,7 @@ fn open_work(file: &File, lines: &[Line]) -> Vec<Violation> {
 /// How a test is ignored that `cargo xtask gpu-tests` runs.
 const IGNORED_WITHOUT_A_GPU: &str = r#"#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]"#;
 
-/// Whether what is ignored on a line has a command of its own that runs it.
+/// Returns true for an ignored test on a line that `cargo xtask gpu-tests` runs.
 fn is_for_a_gpu(file: &File, line: usize) -> bool {
     file.text.lines().nth(line).is_some_and(|line| line.trim() == IGNORED_WITHOUT_A_GPU)
 }
@@ -113,7 +113,7 @@ fn needs_reason(code: &str) -> bool {
     ["unsafe {", "unsafe impl"].iter().any(|begin| code.contains(begin))
 }
 
-/// Whether `// SAFETY:` stands above the statement that the line belongs to.
+/// Returns true when `// SAFETY:` stands above the statement that the line belongs to.
 fn has_reason(lines: &[Line], index: usize) -> bool {
     for line in lines[..index].iter().rev() {
         let code = line.code.trim();

@@ -11,7 +11,7 @@ const OURS: &[&str] = &["rs", "toml", "md", "py", "sh", "yml", "yaml", "c", "cpp
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/tm", "p/w/")];
 
-/// What marks open work; split as above.
+/// Marks of open work; split as above.
 pub const OPEN_WORK: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 pub const OPEN_WORK_REMEDY: &str = "do it, or say in the documentation what is not there";
@@ -48,7 +48,7 @@ fn is_ours(file: &File) -> bool {
     plain || file.has_extension(OURS)
 }
 
-/// Whether an absolute path that starts with `path` is in `line`.
+/// Returns true when an absolute path that starts with `path` is in `line`.
 fn names_path(line: &str, path: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || "_.})*~".contains(c);
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(continues))

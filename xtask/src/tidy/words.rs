@@ -1,6 +1,6 @@
 //! Words in a text.
 
-/// Whether `word` stands in `text` with no letter, digit or underscore on either side.
+/// Returns true when `word` is in `text` with no letter, digit or underscore on either side.
 pub fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! What is measured, and on which model.
+//! Arguments of `ml bench`: the tests, and the model to measure.
 
 use clap::{Args, ValueEnum};
 

@@ -22,7 +22,7 @@ Examples:
   ml classify --labels-file labels.txt --file reviews.txt --json | jq -r .label
   echo 'The capital of France is' | ml classify --raw --top 3")]
 pub struct ClassifyArgs {
-    /// What to classify; `-` or nothing reads stdin, a prompt a line
+    /// Prompts to classify; `-` or nothing reads stdin, a prompt a line
     pub prompts: Vec<String>,
     /// Take the prompts from the lines of a file (`-`: stdin)
     #[arg(

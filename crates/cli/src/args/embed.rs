@@ -36,7 +36,7 @@ pub struct EmbedArgs {
     /// Put this text before each text
     #[arg(long, value_name = "TEXT", help_heading = "Text")]
     pub prompt: Option<String>,
-    /// What a text with too many tokens loses: none (it is refused), end or start
+    /// Part that a text with too many tokens loses: none (it is refused), end or start
     #[arg(long, value_name = "PART", value_parser = truncate, default_value = "none",
           help_heading = "Text")]
     pub truncate: Truncate,
@@ -48,13 +48,13 @@ pub struct EmbedArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           help_heading = "Vectors")]
     pub dimensions: Option<usize>,
-    /// Whether vectors get the length 1: true or false [default: as the model's files say]
+    /// Scale vectors to the length 1: true or false [default: as the model's files say]
     #[arg(long, visible_alias = "normalize", value_name = "BOOL", help_heading = "Vectors")]
     pub normalise: Option<bool>,
     /// How it is loaded.
     #[command(flatten)]
     pub load: EmbeddingLoadArgs,
-    /// Where the vectors go; a file that ends in .npy gets one array [default: stdout]
+    /// Write the vectors here; a file that ends in .npy gets one array [default: stdout]
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
     /// No statistics and no progress on stderr
@@ -72,7 +72,7 @@ Examples:
   ml rerank --model Qwen/Qwen3-Reranker-0.6B 'Where does the fox run?' 'In the snow.' 'At noon.'
   ml rerank -m ~/models/bge-reranker-v2-m3 'What is a KV cache?' --file passages.txt --top 3 --json")]
 pub struct RerankArgs {
-    /// What is looked for
+    /// Query that the documents are scored against
     pub query: String,
     /// Texts that may answer it; `-` or nothing reads stdin, a text a line
     pub documents: Vec<String>,
@@ -85,10 +85,10 @@ pub struct RerankArgs {
         help_heading = "Text"
     )]
     pub file: Option<PathBuf>,
-    /// What makes a document fit, for models that are told [default: the model's own]
+    /// Task that makes a document fit, for models that take one [default: the model's own]
     #[arg(long, value_name = "TEXT", help_heading = "Text")]
     pub instruction: Option<String>,
-    /// What a document of a pair with too many tokens loses: none (it is refused), end or start
+    /// Part that a document loses in a pair of too many tokens: none (it is refused), end or start
     #[arg(long, value_name = "PART", value_parser = truncate, default_value = "none",
           help_heading = "Text")]
     pub truncate: Truncate,
@@ -150,7 +150,7 @@ impl EmbeddingLoadArgs {
     }
 }
 
-/// What becomes of long texts.
+/// Parses the value of `--truncate`.
 fn truncate(text: &str) -> Result<Truncate, String> {
     text.parse().map_err(|_| "expected none, end or start".to_owned())
 }

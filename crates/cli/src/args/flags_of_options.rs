@@ -12,7 +12,7 @@ use inference_core::{
 use super::Cli;
 use crate::failure::{Failure, flag_of, with_flags};
 
-/// Whether a command has a flag of this name, without its dashes.
+/// Returns true when a command has a flag of this name, without its dashes.
 fn is_flag(name: &str) -> bool {
     let command = Cli::command();
     let mut commands = vec![&command];

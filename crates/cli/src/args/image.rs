@@ -23,10 +23,10 @@ Examples:
   ml image 'a fox in the snow' --model Tongyi-MAI/Z-Image-Turbo --quantise 4
   ml image 'a fox' --model ~/models/Z-Image --guidance 4 --negative-prompt blurry --seed 42 --json")]
 pub struct ImageArgs {
-    /// What is to be seen; `-` reads stdin
+    /// Description of the picture; `-` reads stdin
     #[arg(allow_hyphen_values = false)]
     pub prompt: String,
-    /// What is not to be seen
+    /// Content to keep out of the picture
     #[arg(long, value_name = "TEXT", help_heading = "Picture")]
     pub negative_prompt: Option<String>,
     /// Pixels of a row [default: the model's, most often 1024]
@@ -69,7 +69,7 @@ pub struct ImageArgs {
     /// How it is loaded.
     #[command(flatten)]
     pub load: ImageLoadArgs,
-    /// Where the picture goes
+    /// Write the picture here
     #[arg(short, long, value_name = "FILE", default_value = "image.png", help_heading = "Output")]
     pub output: PathBuf,
     /// Print one JSON object: sizes, seed, times, the peak of memory, SHA-256 of the RGB bytes

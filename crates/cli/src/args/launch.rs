@@ -55,7 +55,7 @@ pub struct LaunchArgs {
     /// The model's name on the server [default: the first that the server lists]
     #[arg(long, value_name = "NAME")]
     pub model_name: Option<String>,
-    /// What the agent is given as arguments, or what runs in several processes
+    /// Arguments of the agent, or the command to run in several processes
     #[arg(last = true, value_name = "ARGUMENT")]
     pub arguments: Vec<OsString>,
     /// How it runs on several hosts. Last: what is behind would stand under its heading.

@@ -87,8 +87,8 @@ pub struct HowArgs {
     /// a number
     #[arg(long)]
     pub batch_invariant: bool,
-    /// Where `ml launch -n N` runs it in several processes: give each some of the layers, in place of a part of every
-    /// layer. For slow links; several requests at once keep all of them busy
+    /// Give each process of `ml launch -n N` some of the layers, in place of a part of every layer.
+    /// For slow links; several requests at once keep all of them busy
     #[arg(long)]
     pub pipeline: bool,
 }

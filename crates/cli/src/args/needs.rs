@@ -50,7 +50,8 @@ impl Cli {
     /// The command line `arguments`, of which the first one is the program.
     ///
     /// # Errors
-    /// What clap refuses; a flag without the one that it needs. The help and the version are such an error, too.
+    /// Arguments that clap refuses; a flag without the one that it needs. The help and the version
+    /// are such an error, too.
     pub fn read<T: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<Self, Error> {
@@ -65,7 +66,7 @@ impl Cli {
     }
 }
 
-/// Whether `given` to the command `name` is whole.
+/// Refuses flags `given` to the command `name` that lack another one, or exclude it.
 fn check(name: &str, command: &mut Command, given: &ArgMatches) -> Result<(), Error> {
     let is_typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
     let of = |(owner, other, ids): &(&str, &'static str, &'static [&'static str])| {

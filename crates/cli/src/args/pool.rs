@@ -40,7 +40,7 @@ pub struct PoolArgs {
 }
 
 impl PoolArgs {
-    /// Whether any of these is given.
+    /// Returns true when any of these is given.
     pub fn is_given(&self) -> bool {
         self.models_dir.is_some()
             || !self.pin.is_empty()

@@ -18,7 +18,7 @@ pub enum Interface {
     Chat,
 }
 
-/// Whether requests say `ignore_eos`.
+/// The use of `ignore_eos` in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ends {
     /// Unless the server refuses it.
@@ -70,7 +70,7 @@ pub struct RemoteArgs {
     /// So many requests a second, at random times that wait for no answer; a list is measured in turn
     #[arg(long, value_name = "R", value_delimiter = ',', conflicts_with = "clients")]
     pub rate: Vec<f64>,
-    /// Where generated prompts are sent [default: completions]
+    /// Endpoint for generated prompts [default: completions]
     #[arg(long, value_name = "NAME", value_enum)]
     pub api: Option<Interface>,
     /// Requests of each load [default: 4 for each client]
@@ -99,7 +99,7 @@ pub struct RemoteArgs {
     /// 1, such as 0.8 [default: 0, all alike]
     #[arg(long, value_name = "S", value_parser = spread)]
     pub spread: Option<f64>,
-    /// Whether requests say `ignore_eos`; auto: with generated prompts, unless the server refuses it
+    /// Send `ignore_eos`; auto: with generated prompts, unless the server refuses it
     #[arg(long, value_name = "WHEN", value_enum)]
     pub ignore_eos: Option<Ends>,
     /// Further fields of each request, a JSON object

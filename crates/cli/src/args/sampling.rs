@@ -50,8 +50,8 @@ pub struct SamplingArgs {
     /// How many tokens are recent; with one of the penalties [default: 20, or all of the answer]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub penalty_window: Option<usize>,
-    /// Where recent tokens are looked for: in the `context`, which is the prompt and the answer, or
-    /// among the `generated` ones alone; with one of the penalties [default: context]
+    /// Take recent tokens from the `context`, which is the prompt and the answer, or from the
+    /// `generated` ones alone; with one of the penalties [default: context]
     #[arg(long, value_name = "SCOPE", value_parser = values::penalty_scope)]
     pub penalty_scope: Option<PenaltyScope>,
     /// Added to a token's logit; repeatable, or a JSON object of several
@@ -71,8 +71,9 @@ pub struct SamplingArgs {
     pub ignore_eos: bool,
     /// Propose up to N next tokens from earlier ones and verify them in one pass; 0: off
     ///
-    /// What followed the last tokens where they stood before is the draft. The tokens stay what they are without it.
-    /// In bf16 and f16, of two tokens that are almost as likely the other may be drawn.
+    /// The draft is what followed the last tokens where they stood before. The tokens stay what
+    /// they are without it. In bf16 and f16, of two tokens that are almost as likely the other may
+    /// be drawn.
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub draft_tokens: Option<usize>,
     /// Hold the answer to the JSON schema in this file
@@ -137,7 +138,7 @@ impl SamplingArgs {
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 
-    /// What to say where each token was the most likely one; `None` where no flag was in vain.
+    /// Returns a note on flags that are in vain where each token is the most likely one, if any is.
     pub fn greedy_note(&self) -> Option<String> {
         let flags = self.useless_when_greedy();
         (!flags.is_empty()).then(|| {

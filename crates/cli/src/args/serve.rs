@@ -141,7 +141,7 @@ pub struct ServeArgs {
     )]
     pub allowed_local_media_path: Option<PathBuf>,
 
-    /// What is bounded.
+    /// The server's limits.
     #[command(flatten)]
     pub limits: LimitArgs,
 
@@ -160,7 +160,7 @@ pub struct ServeArgs {
     pub quiet: bool,
 }
 
-/// What a server bounds.
+/// Limits of a server.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {

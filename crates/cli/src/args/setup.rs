@@ -1,4 +1,4 @@
-//! What is put into the user's folder.
+//! Arguments of `ml setup`, which puts packages into the user's folder.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 /// `ml setup`.
 #[derive(Args, Debug)]
 pub struct SetupArgs {
-    /// What to set up.
+    /// The target.
     #[command(subcommand)]
     pub what: Setup,
 }
 
-/// What can be set up.
+/// The targets of `ml setup`.
 #[derive(Debug, Subcommand)]
 pub enum Setup {
     /// Fetch MLX for NVIDIA GPUs, for every `ml` of this user from then on

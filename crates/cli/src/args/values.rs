@@ -90,7 +90,7 @@ pub fn dtype(text: &str) -> Result<Dtype, String> {
     text.parse().map_err(|_| "expected f32, f16 or bf16".to_owned())
 }
 
-/// What activations are rounded to.
+/// The type that activations are rounded to.
 pub fn cpu_activations(text: &str) -> Result<CpuActivations, String> {
     text.parse().map_err(|_| "expected int8".to_owned())
 }

@@ -97,7 +97,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     print(&printable(&text(&report, model.info())))
 }
 
-/// Whether the released model has so many layers.
+/// Refuses more layers than the released model has.
 fn check_layers(shape: Shape, layers: usize) -> Result<()> {
     let most = shapes::config(shape, None, None)["num_hidden_layers"].as_u64().unwrap_or(0);
     match layers as u64 > most {

@@ -66,7 +66,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
 }
 
 /// Loads the model with a prefix cache, so that a turn is computed from where the last one ended.
-/// Where none was asked for, a backend may have none.
+/// A backend may have none, unless one was asked for.
 pub fn load_with_cache(
     source: &Source,
     load: LoadOptions,
@@ -99,14 +99,14 @@ struct Repl<'a> {
     quiet: bool,
 }
 
-/// Whether the conversation goes on.
+/// The next step of the chat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Turn,
     Leave,
 }
 
-/// What is to be answered.
+/// The question to answer: a new one, or the last one again.
 #[derive(Clone, Copy)]
 enum Question<'a> {
     New(&'a str),

@@ -67,7 +67,7 @@ struct Job<'a> {
     args: &'a ClassifyArgs,
     chat: &'a ChatOptions,
     options: &'a ClassifyOptions,
-    /// What each prompt comes after.
+    /// Pictures in front of each prompt.
     pictures: &'a [EncodedPicture],
     /// Tokens to show, where there are no labels.
     top: usize,

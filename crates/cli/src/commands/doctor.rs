@@ -29,7 +29,7 @@ struct Diagnosis {
     architectures: &'static [&'static str],
     backends: Vec<BackendState>,
     cuda: Cuda,
-    /// Where models are that were pulled; `null` where no variable tells of a folder.
+    /// The folder of pulled models; `null` where no variable names one.
     models_folder: Option<PathBuf>,
     checks: Vec<Check>,
 }
@@ -63,13 +63,13 @@ struct BackendState {
 struct Cuda {
     /// The driver's release; `null` where there is no GPU, and empty where the driver does not tell.
     driver: Option<String>,
-    /// Where the build is, or would be put; `null` where there is no place for it.
+    /// The folder of the build, there or not; `null` where there is no place for it.
     folder: Option<PathBuf>,
-    /// Whether it is there.
+    /// The build is there.
     set_up: bool,
-    /// Whether this process runs with it.
+    /// This process runs with the build.
     in_use: bool,
-    /// What to do so that it is; `null` where nothing can be done, or need not be.
+    /// The way to get the build to run; `null` where nothing can be done, or need not be.
     advice: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a rank does that is not the first: it loads the model as that one does, and follows it.
+//! Ranks after the first: each loads the model as the first one does, and follows it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

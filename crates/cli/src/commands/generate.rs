@@ -74,7 +74,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     }
 }
 
-/// What is to be answered.
+/// The input to answer: one prompt, or a batch.
 enum Asked<'a> {
     One(Input),
     Together(batch::Begun<'a>),
@@ -109,7 +109,7 @@ fn answer(
     Ok(outcome.finish_reason)
 }
 
-/// Whether the text is wanted as the model wrote it, its parts not told apart.
+/// Returns true when the text is wanted as the model wrote it, its parts not told apart.
 fn shows_marks(args: &GenerateArgs) -> bool {
     args.logprobs || (args.special_tokens && !args.json)
 }
@@ -178,8 +178,8 @@ fn without_marks(
     Ok(text)
 }
 
-/// Where in `text` the stop text lies that ended it. It may stand in the reasoning too, where it
-/// ends nothing. `shown`, the text with its marks, ends where `text` does.
+/// Returns the offset in `text` of the stop text that ended it. It may stand in the reasoning too,
+/// where it ends nothing. `shown`, the text with its marks, ends where `text` does.
 fn stopped_at(text: &str, stop: &str, shown: &str) -> usize {
     let alike = |at: &usize| {
         let pairs = text[..*at].bytes().rev().zip(shown.bytes().rev());

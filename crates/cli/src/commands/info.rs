@@ -64,7 +64,7 @@ struct ImageDescription {
     facts: ImageFacts,
 }
 
-/// What is told of an image model, here and in a list.
+/// Facts of an image model, here and in a list.
 #[derive(Serialize)]
 pub struct ImageFacts {
     pipeline: String,
@@ -162,7 +162,7 @@ struct Description {
     capabilities: Vec<Capability>,
 }
 
-/// What is told of a model, here and in a list.
+/// Facts of a model for text, here and in a list.
 #[derive(Serialize)]
 pub struct Facts {
     architecture: String,
@@ -179,7 +179,7 @@ pub struct Facts {
     weight_bytes: u64,
     dtype: String,
     device: String,
-    /// What the checkpoint has and the model does not use.
+    /// Parts of the checkpoint that the model does not use.
     unused_parts: Vec<String>,
     chat_template: String,
     eos_token_ids: Vec<u32>,
@@ -291,7 +291,8 @@ fn way(packing: &Packing) -> String {
     }
 }
 
-/// What keys and values of a position take. Where no layer keeps all positions, nothing grows.
+/// Describes the bytes of a position's keys and values. Nothing grows where no layer keeps all
+/// positions.
 fn kv_cache(bytes_per_token: u64) -> String {
     match bytes_per_token {
         0 => "of one size, whatever the length".to_owned(),

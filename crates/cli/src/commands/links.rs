@@ -31,10 +31,10 @@ const BEFORE: usize = 20;
 /// Bytes of a large message, which goes through for about so long.
 const LARGE: usize = 4 << 20;
 const LONG: Duration = Duration::from_millis(500);
-/// What a rank says first, so that it is told from a stranger.
+/// The first bytes of a rank, which tell it from a stranger.
 const HELLO: &[u8; 8] = b"ml-links";
 
-/// What was measured between two ranks.
+/// The measurements between two ranks.
 #[derive(Debug, Deserialize, Serialize)]
 struct Link {
     from: usize,

@@ -58,12 +58,12 @@ struct Listed {
     path: PathBuf,
     /// Safetensors files, and their bytes.
     files: (usize, u64),
-    /// Where it is in the hub's cache.
+    /// Its entry in the hub's cache, if it is there.
     pulled: Option<Cached>,
     info: Result<Told, String>,
 }
 
-/// What is told of a model that can be used.
+/// Facts of a model that can be used.
 #[derive(Debug)]
 enum Told {
     Text(Box<ModelInfo>),
@@ -171,7 +171,7 @@ struct Row<'a> {
     embedding: Option<EmbeddingFacts>,
 }
 
-/// What is told of a model in the hub's cache, too.
+/// Further facts of a model in the hub's cache.
 #[derive(Serialize)]
 struct Pulled<'a> {
     name: String,

@@ -76,7 +76,7 @@ fn fill(args: &CudaArgs, folder: &Path) -> Result<()> {
     if args.without_gpu { Ok(()) } else { attempt(folder, &signals) }
 }
 
-/// Whether the program computes with the packages, in a process of its own.
+/// Tries to compute with the packages, in a process of its own.
 fn attempt(folder: &Path, signals: &Signals) -> Result<()> {
     note("trying it: the first run compiles kernels");
     let program = env::current_exe().map_err(|error| Failure::Other(reason(&error)))?;
@@ -105,7 +105,7 @@ fn text_of(mut file: File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whether there is a GPU with a driver that is new enough.
+/// Refuses a machine that has no GPU with a driver that is new enough.
 fn check(driver: Option<Driver>) -> Result<()> {
     match driver {
         None => Err(Failure::Other(

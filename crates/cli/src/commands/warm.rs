@@ -1,4 +1,4 @@
-//! What `ml doctor --warm` does: lets a device compile what a model's requests will need.
+//! Warm-up of `ml doctor --warm`: the device compiles what a model's requests will need.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -52,7 +52,7 @@ impl Lines {
     /// input. A line that is not UTF-8 is an error of its own, and the next ones can be read.
     ///
     /// # Errors
-    /// What ends the reading: the system's reason, an input in another encoding, a line without an end.
+    /// A failure that ends the reading: the system's, another encoding, a line without an end.
     pub fn next_line(&mut self) -> Result<Option<Result<String>>> {
         let mut bytes = Vec::new();
         let mut input = (&mut self.input).take(MAX_BYTES + 1);

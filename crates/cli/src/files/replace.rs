@@ -76,7 +76,7 @@ fn keep_owner_and_mode(file: &NamedTempFile, before: &Metadata) -> io::Result<()
     file.set_permissions(Permissions::from_mode(before.mode() & 0o7777))
 }
 
-/// Where `path` leads, through links, to a file that need not be there.
+/// Follows links from `path` to a file that need not be there.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {

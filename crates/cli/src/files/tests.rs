@@ -1,4 +1,4 @@
-//! What is read of a user's files, and what is refused.
+//! Reading of a user's files, and its refusals.
 
 use std::fs;
 use std::io::Write;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::{copy_parts, generated, json, ml, ml_with_stdin, text};
 
-/// What the answers are held to: reasoning, then an answer.
+/// The grammar of the answers: reasoning, then an answer.
 const GRAMMAR: &str = r#"start: <|channel|> "analysis" <|message|> "Hm." <|end|> <|start|> "assistant" <|channel|> "final" <|message|> "Blue."
 "#;
 

@@ -14,7 +14,7 @@ fn the_streamed_text_is_the_text_of_the_report() {
     assert_eq!(report["stop"]["type"], "end_of_sequence");
 }
 
-/// What the template makes of `more` with the tokenizer and the weights named.
+/// Returns the prompt's ids with `more` arguments, for the tokenizer and the weights named.
 fn prompt_ids(parts: [&str; 2], more: &[&str]) -> Result<Value, String> {
     let folder = tempfile::tempdir().unwrap();
     copy_parts(parts, folder.path());

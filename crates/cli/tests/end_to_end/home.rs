@@ -23,7 +23,7 @@ const VECTORS: &str = "org/tiny-bert";
 const BERT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/embeddings/models/bert");
 
-/// Where programs are, and then libraries: what is kept of this machine's environment.
+/// Variables kept of this machine's environment: folders of programs, and then of libraries.
 const KEPT: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
 
 /// An empty home folder, a folder to work in, and the only hub that is asked.
@@ -97,7 +97,7 @@ impl Newcomer {
         command
     }
 
-    /// What is said to the only prompt of a piped chat.
+    /// Returns the answer to the only prompt of a piped chat.
     fn chat(&self, arguments: &[&str]) -> String {
         let mut child = self.offline(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(FOX.as_bytes()).unwrap();
@@ -112,7 +112,7 @@ impl Newcomer {
     }
 }
 
-/// What `command` prints, which must succeed.
+/// Returns the stdout of `command`, which must succeed.
 fn done(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));

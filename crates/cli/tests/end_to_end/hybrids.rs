@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// What is asked, and how many pieces of the answer are read where the client leaves then.
+/// A request, and the pieces of its answer that are read where the client leaves then.
 struct Asked {
     path: &'static str,
     body: Value,

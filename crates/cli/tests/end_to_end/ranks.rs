@@ -21,7 +21,7 @@ use crate::serve::{request, send, serve, wait_until_ready};
 use crate::{FOX, PATIENCE, command, finish, first_bytes, generated, interrupt, ml, ml_with_stdin};
 use crate::{signal, text};
 
-/// What they have to be told on a machine with a GPU.
+/// Arguments that ranks need on a machine with a GPU.
 const ON_CPU: [&str; 2] = ["--backend", "cpu"];
 
 fn launch<'a>(count: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
@@ -351,7 +351,7 @@ fn answers_many(count: usize, options: &[&str]) {
     assert_eq!(finish(one).0, Some(0));
 }
 
-/// What clients see of a server of which a rank is gone.
+/// Asserts what clients see of a server of which a rank is gone.
 fn tells_that_it_is_unhealthy(address: &str) {
     let started = Instant::now();
     let health = loop {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{PATIENCE, command, finish, interrupt, text};
 
-/// What the real packages put into their folder, as far as it is looked at.
+/// Folders of the real packages, as far as they are looked at.
 const PACKAGES: [&str; 4] =
     ["mlx/lib", "mlx_cuda_13.libs", "nvidia/cu13/lib", "mlx_cuda_13-0.32.2.dist-info"];
 
@@ -28,7 +28,7 @@ impl Home {
         self.folder.path().join("data/ml")
     }
 
-    /// What lies in the user's folder, without the lock.
+    /// Returns the names in the user's folder, without the lock.
     fn kept(&self) -> Vec<String> {
         let entries = fs::read_dir(self.data()).into_iter().flatten();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -61,7 +61,7 @@ impl Home {
     }
 }
 
-/// What a pip does that installs.
+/// Returns the script of a pip that installs.
 fn installs() -> String {
     let folders = PACKAGES.map(|folder| format!("mkdir -p \"$target/{folder}\""));
     format!("{}\ntouch \"$target/mlx/lib/libmlx.so\"\necho installed", folders.join("\n"))

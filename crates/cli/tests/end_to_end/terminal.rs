@@ -24,7 +24,7 @@ pub fn terminal() -> (File, File) {
     (File::from(terminal), side)
 }
 
-/// What the terminal got whose other side `command` has, with `input` on its stdin.
+/// Returns the text on a terminal whose other side `command` has, with `input` on its stdin.
 fn shown(mut command: Command, mut terminal: File, input: &[u8]) -> String {
     let mut child = command.env("TERM", "xterm").stdin(Stdio::piped()).spawn().unwrap();
     // It holds the terminal's other side open here.
@@ -41,7 +41,7 @@ fn shown(mut command: Command, mut terminal: File, input: &[u8]) -> String {
     text(&shown.join().unwrap())
 }
 
-/// What a terminal shows that is the stdout of `arguments`.
+/// Returns the text on a terminal that is the stdout of `arguments`.
 fn on_stdout(arguments: &[&str], input: &[u8]) -> String {
     let (terminal, side) = terminal();
     let mut command = command(arguments);

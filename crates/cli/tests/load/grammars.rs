@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// 100 ms on an idle machine; here, what asks and the engine take the same cores.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// What becomes of a request.
+/// The expected fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Refused,

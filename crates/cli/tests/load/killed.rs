@@ -27,7 +27,7 @@ const ADDRESS: &str = "ML_LOAD_KILLED_ADDRESS";
 
 const THIS: &str = "killed::a_thousand_killed_clients_leave_nothing_behind_and_disturb_nobody";
 
-/// Where a request is when its client leaves.
+/// The stage of a request when its client leaves.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// It has just been sent: it waits, or its prompt is being computed.
@@ -134,7 +134,7 @@ fn kill_a_process(server: &Server) {
     assert!(ready);
 }
 
-/// What such a process does: its clients listen until they are killed.
+/// Runs as the process that is killed: its clients listen until then.
 fn listen(address: &str) {
     let send = |_| Client::send(address, "POST", PATH, &endless("fox")).unwrap();
     let mut clients: Vec<_> = (0..CLIENTS).map(send).collect();

@@ -25,7 +25,7 @@ const GIVE_BACK: [(&str, &str); 3] = [
     ("MALLOC_TRIM_THRESHOLD_", "0"),
 ];
 
-/// What the clients are to do.
+/// Phases of the clients: they ask, pause or end.
 const RUN: u8 = 0;
 const REST: u8 = 1;
 const END: u8 = 2;

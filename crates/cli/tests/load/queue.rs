@@ -12,7 +12,7 @@ use crate::{alone, percentile};
 
 const CLIENTS: usize = 256;
 
-/// What runs and what waits.
+/// Requests that run, and those that wait.
 const ROOM: usize = 16 + 64;
 
 /// 50 ms on an idle machine; here, the clients themselves and other tests take the same cores.

@@ -20,7 +20,7 @@ pub struct Memory {
 /// A server of its own process on a free port; killed when it is dropped.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: String,
 }
 

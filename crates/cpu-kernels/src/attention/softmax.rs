@@ -5,7 +5,7 @@ use crate::functions::{exp, tanh};
 /// Lanes of a sum.
 const LANES: usize = 16;
 
-/// What becomes of a score before the softmax.
+/// Scale, softcap and sink of scores, applied before the softmax.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) scale: f32,

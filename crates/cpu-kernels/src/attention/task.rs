@@ -1,4 +1,4 @@
-//! What is to be computed, and the tiles that it is cut into.
+//! A task of attention, and the tiles that it is cut into.
 
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ pub struct Attention<'a> {
     pub k: Heads<'a>,
     /// `[b, n_kv_heads, n, dv]`.
     pub v: Heads<'a>,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
     /// Scores are then squashed to ± this by tanh.
     pub softcap: Option<f32>,
@@ -53,10 +53,10 @@ pub struct Attention<'a> {
     pub sinks: &'a [f32],
     /// The first key of each row of the batch that exists; empty: 0 for all.
     pub starts: &'a [i32],
-    /// Whether a query sees only the keys up to its own place.
+    /// A query sees only the keys up to its own position.
     pub causal: bool,
-    /// A query sees only this many keys up to its own place, itself included. Where it sees keys behind its
-    /// own place too, it sees as many from its own place on.
+    /// A query sees only this many keys up to its own position, itself included. Where it sees keys
+    /// behind its own position too, it sees as many from there on.
     pub window: Option<usize>,
     /// `[b, l, n_heads, dv]`.
     pub out: &'a mut [u8],

@@ -26,7 +26,7 @@ pub(super) struct Dense<'a> {
     /// Rows of x.
     pub(super) m: usize,
     pub(super) dtype: Dtype,
-    /// Whether `rows` are pairs.
+    /// `rows` are pairs of bf16.
     pub(super) pairs: bool,
     pub(super) data: &'a [u8],
     pub(super) out: &'a Output<'a>,

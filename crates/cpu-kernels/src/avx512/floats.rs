@@ -38,7 +38,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// What a thread keeps from product to product for its memory.
+/// Buffers of a thread, kept from product to product.
 #[derive(Default)]
 struct Scratch {
     /// Weights by steps of k, block of columns by block of columns.

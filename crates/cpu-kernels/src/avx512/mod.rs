@@ -41,8 +41,8 @@ thread_local! {
 /// From so many positions of a sequence on it is multiplied in panels, which all of its rows pass.
 const POSITIONS: usize = 16;
 
-/// Whether `problem` is a prompt's in bf16. That depends on the kinds and the length of a sequence alone, so
-/// that a row does not depend on the other rows.
+/// Returns true for a product of a prompt in bf16. That depends on the kinds and the length of a
+/// sequence alone, so that a row does not depend on the other rows.
 pub(crate) fn is_prompt(problem: &Problem<'_>) -> bool {
     let weights = match problem.weights {
         Weights::Dense { dtype, .. } => dtype == Dtype::Bf16,

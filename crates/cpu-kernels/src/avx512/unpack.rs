@@ -86,7 +86,7 @@ const fn bytes(kind: u8, high: bool) -> Table<[u8; 128]> {
     Table(table)
 }
 
-/// Where the bytes of eight codes go so that each eight have a 64-bit word.
+/// Shuffle indices that give the bytes of each eight codes a 64-bit word.
 const fn spread_places(bits: usize) -> Table<[u8; 64]> {
     let mut table = [0; 64];
     let mut i = 0;

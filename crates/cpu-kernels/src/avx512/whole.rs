@@ -23,7 +23,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// What a thread keeps from head to head for its memory.
+/// Buffers of a thread, kept from head to head.
 #[derive(Default)]
 struct Scratch {
     /// Keys by values of a head, block of keys by block of keys.
@@ -38,7 +38,7 @@ struct Scratch {
     totals: Vec<f32>,
 }
 
-/// Whether `task` is one that this file computes: that depends on what a head is, not on how many there are.
+/// Returns true when this file computes `task`: by what a head is, not by how many there are.
 pub(crate) fn fits(task: &Attention<'_>) -> bool {
     let Attention { dtype, n_heads, n_kv_heads, l, n, d, dv, .. } = *task;
     let sees_all = !task.causal && task.window.is_none_or(|window| window >= n);

@@ -1,4 +1,4 @@
-//! Where the codes of packed weights are.
+//! Positions of the codes in packed weights.
 
 use super::sizes::CHUNK;
 use crate::kind::{Kind, bits};

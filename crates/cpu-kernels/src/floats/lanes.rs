@@ -1,4 +1,4 @@
-//! What the kernels want of a vector.
+//! Vector operations that the kernels are written in.
 
 use super::sizes::{OF_CHAIN, STEPS, W_TILE};
 

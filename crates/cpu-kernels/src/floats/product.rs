@@ -27,7 +27,7 @@ const X_BLOCK: usize = 63;
 /// The largest chunk, of f32.
 pub(super) const MAX_CHUNK_SIZE: usize = 4 * CHUNK;
 
-/// What a thread keeps from product to product for its memory.
+/// Buffers of a thread, kept from product to product.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Rows of weights.

@@ -1,4 +1,4 @@
-//! What networks over pictures compute: convolutions, and norms of groups of channels.
+//! Operations of networks over pictures: convolutions, and norms of groups of channels.
 
 mod convolution;
 mod norm;

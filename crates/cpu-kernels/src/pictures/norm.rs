@@ -26,7 +26,7 @@ pub struct GroupNorm<'a> {
     pub groups: usize,
     /// Added to the variance.
     pub eps: f32,
-    /// Whether `x · sigmoid(x)` is behind it.
+    /// Set to apply `x · sigmoid(x)` to the result.
     pub silu: bool,
     /// `[pictures, pixels, channels]`.
     pub x: &'a [u8],

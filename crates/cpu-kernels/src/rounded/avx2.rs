@@ -10,7 +10,7 @@ use crate::kind::{FP4, bits};
 pub(super) struct Avx2<const X: usize, const VNNI: bool>;
 
 impl<const X: usize, const VNNI: bool> Avx2<X, VNNI> {
-    /// Whether the sums of a run have 16 bits.
+    /// Returns true when the sums of a run have 16 bits.
     const fn is_short(kind: u8) -> bool {
         X == 1 && !VNNI && bits(kind) == 4
     }

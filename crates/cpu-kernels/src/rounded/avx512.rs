@@ -235,7 +235,7 @@ const fn words_of_lanes(bits: usize) -> [u32; 16] {
     words
 }
 
-/// Where the bytes of four codes are in such a quarter.
+/// For each quarter, the byte indices of its codes, as by [`places`].
 const fn places_of_lanes(bits: usize) -> [[u8; 16]; 4] {
     let mut all = [[0; 16]; 4];
     let mut i = 0;

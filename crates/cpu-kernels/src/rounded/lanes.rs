@@ -1,4 +1,4 @@
-//! What the kernels want of a vector.
+//! Vector operations that the kernels are written in.
 
 use crate::kind::{Kind, bits};
 
@@ -11,13 +11,14 @@ pub(super) const LANES: usize = 16;
 /// Products that are added up in a row: of two codes of 4 bits, 24 at most, their sum stays below 2^15.
 pub(super) const RUN: usize = 4;
 
-/// Whether codes are brought to bytes before they are multiplied.
+/// Returns true when codes are brought to bytes before they are multiplied.
 pub(super) const fn is_spread(kind: Kind) -> bool {
     !matches!(bits(kind), 4 | 8)
 }
 
-/// Where in 16 bytes each byte of four words is that have four codes each, which begin at byte `first`; nowhere in the
-/// fourth one, and behind the end. Of odd bits, those of each second word begin within a byte.
+/// Byte indices, among 16 bytes, for four words that have four codes each. The codes begin at byte
+/// `first`. 0x80 stands for no byte: each word's fourth one, and those behind the end. Of odd bits,
+/// those of each second word begin within a byte.
 #[cfg(target_arch = "x86_64")]
 pub(super) const fn places(bits: usize, first: usize) -> [u8; 16] {
     let mut places = [0x80; 16];
@@ -57,9 +58,9 @@ pub(super) trait Lanes {
     const X: usize;
     /// Vectors of x in a chunk.
     const PARTS: usize = Self::X * CHUNK / 64;
-    /// What codes of 8 bits are lessened by before they are multiplied.
+    /// Subtracted from codes of 8 bits before they are multiplied.
     const OFFSET: f32;
-    /// Whether registers hold twice as many columns and half as many rows again.
+    /// Registers hold twice as many columns and half as many rows again.
     const IS_WIDE: bool;
 
     fn load(from: &[u8; 64]) -> Self::Bytes;
@@ -95,7 +96,7 @@ pub(super) trait Lanes {
 
     fn no_sums() -> Self::Sums;
 
-    /// What up to [`RUN`] products are added to.
+    /// Returns the start value of a run of up to [`RUN`] products.
     fn begin<const KIND: u8>(sums: Self::Sums) -> Self::Sums;
 
     /// Adds the products of each lane, four or two.

@@ -89,8 +89,9 @@ pub fn rounded_dots() -> &'static str {
     }
 }
 
-/// Whether [`rounded_matmul`](crate::rounded_matmul) rounds fewer than 16 positions of this type, and
-/// [`rounded_gather_matmul`](crate::rounded_gather_matmul) those of experts, on this processor.
+/// Returns true when [`rounded_matmul`](crate::rounded_matmul) rounds fewer than 16 positions of
+/// this type on this processor. [`rounded_gather_matmul`](crate::rounded_gather_matmul) then rounds
+/// those of experts too.
 pub fn rounds_steps(dtype: Dtype) -> bool {
     rounds_steps_at(Level::current(), dtype)
 }
@@ -175,7 +176,7 @@ fn multiply<const SIZE: usize>(level: Level, problem: &mut Problem<'_>) {
     });
 }
 
-/// What a thread does.
+/// The columns of a product that a thread computes.
 struct Work<'a, const SIZE: usize> {
     product: &'a Product<'a>,
     columns: Range<usize>,

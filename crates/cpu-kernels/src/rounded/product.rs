@@ -16,7 +16,7 @@ const FEW: usize = 4;
 /// How many bytes ahead of the weights at hand memory is asked for more.
 const AHEAD: usize = 2048;
 
-/// What a thread keeps from product to product for its memory.
+/// Buffers of a thread, kept from product to product.
 #[derive(Default)]
 pub(super) struct Scratch {
     panel: Panel,

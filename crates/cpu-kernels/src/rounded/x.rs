@@ -15,20 +15,20 @@ pub(super) fn group_of(group_size: usize) -> usize {
     group_size.min(64)
 }
 
-/// What x is rounded for.
+/// The form of weights and of their panel that x is rounded for.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     pub(super) kind: Kind,
     /// Of the weights.
     pub(super) group_size: usize,
-    /// Whether columns stand beside each other.
+    /// Set for prompts: columns stand beside each other in a panel.
     pub(super) is_panel: bool,
     /// Bytes of a rounded value.
     pub(super) size: usize,
 }
 
 impl Form {
-    /// Where each value of a chunk comes from.
+    /// The index, in its chunk, of each value in the order of storage.
     fn order(self) -> [u8; CHUNK] {
         std::array::from_fn(|i| {
             let at = match (bits(self.kind), self.is_panel) {

@@ -1,4 +1,4 @@
-//! What becomes of products before they are written, under every level.
+//! Epilogues of products, under every level.
 
 use super::numbers::{push, random, value};
 use cpu_kernels::{

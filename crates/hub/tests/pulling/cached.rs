@@ -1,4 +1,4 @@
-//! What lies in the cache: found, listed, told incomplete, removed.
+//! Models in the cache: found, listed, reported incomplete, removed.
 
 use std::fs;
 

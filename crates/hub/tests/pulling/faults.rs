@@ -1,4 +1,4 @@
-//! What goes wrong on the way, and that it is mended.
+//! Faults during a pull, and that they are mended.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn ranges(place: &Place) -> Vec<Option<usize>> {
     seen.filter(|request| request.path.starts_with("/store/")).map(|request| request.from).collect()
 }
 
-/// Where the beginning of the weights waits for the next pull.
+/// The path at which the beginning of the weights waits for the next pull.
 fn begun(place: &Place) -> PathBuf {
     place.folder().join("blobs").join(format!("{}.incomplete", sha256(&place.weights)))
 }

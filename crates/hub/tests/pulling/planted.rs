@@ -1,4 +1,4 @@
-//! What others put into a cache that they may write to: links, pipes, and files without an end.
+//! Files that others plant in a cache they may write to: links, pipes, and files without an end.
 
 use std::fs;
 use std::os::unix::fs::symlink;

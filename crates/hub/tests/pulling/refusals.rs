@@ -1,4 +1,4 @@
-//! What the hub does not give, or must not be given, with the remedy.
+//! Models that the hub refuses, or must not be asked for, with the remedy.
 
 use fake_hub::Fault;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What a person reads when something goes wrong.
+//! Texts of errors, as a person reads them.
 
 use inference_core::Error;
 

@@ -73,7 +73,7 @@ impl Tools {
     }
 }
 
-/// Whether the object that `schema` describes may have these keys, and no others.
+/// Returns true when `object` has the keys that `schema` requires, and only keys that it names.
 fn takes(schema: &Value, object: &Fields) -> bool {
     let known = schema["properties"].as_object();
     let mut required = schema["required"].as_array().into_iter().flatten();
@@ -81,7 +81,7 @@ fn takes(schema: &Value, object: &Fields) -> bool {
         && required.all(|key| key.as_str().is_some_and(|key| object.contains_key(key)))
 }
 
-/// Whether a call may leave its arguments out.
+/// The need for arguments in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
     Required,

@@ -1,4 +1,4 @@
-//! What may become tool calls: followed from its mark to its end, then judged.
+//! Possible tool calls: followed from the mark to the end, then judged.
 
 use super::call::{Arguments, Call, Tools, json_calls};
 use super::closing::CloseScan;
@@ -22,9 +22,9 @@ const LIMIT: usize = 512;
 pub struct Candidate {
     opening: Opening,
     ends: Ends,
-    /// Whether ends in values of elements were weighed in vain.
+    /// Set once ends in values of elements were weighed in vain.
     weighed_in_vain: bool,
-    /// What lies before this byte needs no second look.
+    /// The byte up to which the text needs no second look.
     at: usize,
     /// The calls so far, of which there is at least one, and where the last one ends.
     found: Option<(Vec<Call>, usize)>,
@@ -54,7 +54,8 @@ enum Phase {
         start: usize,
         scan: CloseScan,
     },
-    /// What may follow a call that ends before this byte: further closing marks, those from `closed` on, and calls.
+    /// The text behind a call that ends before `end`: further closing marks, those from `closed`
+    /// on, and calls.
     Tail {
         end: usize,
         closed: usize,
@@ -62,7 +63,7 @@ enum Phase {
     },
 }
 
-/// What a call is written in.
+/// The notation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     /// JSON with its name, behind which another one may follow.
@@ -72,7 +73,7 @@ enum Written {
     Otherwise,
 }
 
-/// What JSON is.
+/// The content of a JSON value.
 #[derive(Debug)]
 enum Body {
     /// Calls, with their names.
@@ -89,14 +90,13 @@ impl Candidate {
         Candidate { opening, ends, weighed_in_vain: false, at, found: None, phase }
     }
 
-    /// Whether more of the text was looked through than the calls have, for ends that are not
-    /// there.
+    /// Returns true when the scan looked beyond the calls for ends that are not there.
     pub fn weighed_in_vain(&self) -> bool {
         let of_element = matches!(&self.phase, Phase::Element(scan) if scan.weighed_in_vain());
         self.weighed_in_vain || of_element
     }
 
-    /// What it began with.
+    /// Returns the opening that the text began with.
     pub fn opening(&self) -> Opening {
         self.opening
     }
@@ -132,7 +132,7 @@ impl Candidate {
         }
     }
 
-    /// What the scan comes to if nothing follows `text`.
+    /// Returns the result of the scan if nothing follows `text`.
     pub fn finish(&mut self, text: &str, tools: &Tools) -> Step {
         loop {
             let end = match &mut self.phase {
@@ -333,10 +333,10 @@ impl Candidate {
     }
 }
 
-/// What follows a call.
+/// The text behind a call.
 struct Follows<'a> {
     rest: &'a str,
-    /// Whether it may be one of the marks that it was held against, once there is more of it.
+    /// Set when more text may complete one of the marks that `rest` was compared with.
     part: bool,
 }
 
@@ -349,8 +349,7 @@ impl Follows<'_> {
 }
 
 impl Opening {
-    /// What a scan of JSON comes to where the call's end follows without the value's last brackets:
-    /// the value ends before it.
+    /// Ends a scan of JSON before the call's end, where only the value's last brackets are missing.
     fn lacking(&self, step: Step, text: &str) -> Step {
         let Step::Bad(at) = step else { return step };
         let closes = match self.kind {

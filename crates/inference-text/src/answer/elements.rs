@@ -26,7 +26,7 @@ pub enum Ends {
 #[derive(Debug)]
 pub struct ElementScan {
     tags: &'static Tags,
-    /// What the call begins and ends with.
+    /// The marks that begin and end the call.
     opening: Opening,
     ends: Ends,
     at: usize,
@@ -60,22 +60,23 @@ enum Phase {
     Value {
         start: usize,
     },
-    /// What seems to begin an element inside a value. If a name follows, it does.
+    /// A mark that seems to begin an element inside a value. If a name follows, it does.
     Inner {
         start: usize,
     },
-    /// What seems to be the value's end, from `end` on. If something follows that may, it is.
+    /// A mark that seems to end the value, from `end` on. If something follows that may, it does.
     Ended {
         start: usize,
         end: usize,
     },
-    /// What seems to be the next key inside a value, from `end` on. If it is one, the value's own end is missing.
+    /// A mark that seems to be the next key inside a value, from `end` on. If it is one, the
+    /// value's own end is missing.
     NextKey {
         start: usize,
         end: usize,
     },
-    /// What seems to be the end of the element, whose last value goes from `start` to `value`. If
-    /// it is followed as an end is, it is. `closed` is whether the mark that ends the call has
+    /// A mark that seems to end the element, whose last value goes from `start` to `value`. If it
+    /// is followed as an end is, it does. `closed` is set once the mark that ends the call has
     /// followed.
     Doubt {
         start: usize,
@@ -104,7 +105,7 @@ impl ElementScan {
         }
     }
 
-    /// Where the element ends, if nothing follows what was scanned.
+    /// Returns the end of the element, if nothing follows the text scanned.
     pub fn finish(&mut self, text: &str, tools: &Tools) -> Option<usize> {
         loop {
             if let Phase::Doubt { start, value, end, .. } = self.phase {
@@ -120,7 +121,7 @@ impl ElementScan {
         }
     }
 
-    /// Whether the first end was taken after the text behind it had been looked through.
+    /// Returns true once the first end was taken after a look through the text behind it.
     pub fn weighed_in_vain(&self) -> bool {
         self.weighed_in_vain
     }
@@ -281,7 +282,7 @@ impl ElementScan {
         Ok(())
     }
 
-    /// What ends the call; empty where the element's end does.
+    /// The mark that ends the call; empty where the element's end does.
     fn close(&self) -> &'static str {
         if self.tags.open.is_empty() { "" } else { self.opening.close }
     }
@@ -292,8 +293,8 @@ impl ElementScan {
         one_of(rest, &[self.close(), begins])
     }
 
-    /// Whether what seems to be an element's end is one if `rest` follows, behind the end of the
-    /// call where that is `closed`.
+    /// Judges by `rest`, the text behind it, a mark that seems to end the element. With `closed`,
+    /// `rest` is behind the end of the call.
     fn ends_before(&self, rest: &str, closed: bool) -> Prefix {
         if !closed {
             return self.next(rest);
@@ -331,7 +332,7 @@ impl ElementScan {
         }
     }
 
-    /// Whether `key` may be one that the call does not have yet: a property, where the schema names any.
+    /// Returns true when the call may still get `key`: a property, where the schema names any.
     fn lacks(&self, key: &str, tools: &Tools) -> bool {
         let schema = tools.schema(&self.name);
         let known = schema.and_then(|schema| schema.get("properties")?.as_object());
@@ -434,7 +435,7 @@ fn one_of(rest: &str, marks: &[&str]) -> Prefix {
     }
 }
 
-/// Whether a value is one word or number, with nothing around it.
+/// Returns true when a value is one word or number, with nothing around it.
 fn is_word(value: &str) -> bool {
     !value.is_empty() && value.chars().all(|c| is_name(c) || "/:+".contains(c))
 }

@@ -1,4 +1,4 @@
-//! What each family's format consists of.
+//! The parts of each family's format.
 
 use super::family::Family;
 use super::header::{DEEPSEEK, KIMI, MISTRAL, Names};
@@ -111,7 +111,7 @@ pub fn openings(family: Family) -> &'static [Opening] {
     }
 }
 
-/// Whether a call without a mark may be the whole answer.
+/// Returns true for a family in which a call without a mark may be the whole answer.
 pub fn calls_without_mark(family: Family) -> bool {
     matches!(family, Family::Llama3 | Family::Gemma)
 }
@@ -128,7 +128,7 @@ pub fn reasoning_marks(family: Family) -> &'static [Pair] {
     }
 }
 
-/// Where the end of a prompt leaves the reasoning of its answer.
+/// Returns the state in which the end of a prompt leaves the reasoning of its answer.
 pub fn begun_reasoning(family: Family, prompt_text: &str) -> Begun<'static> {
     Begun::of(prompt_text, reasoning_marks(family).iter().copied())
 }

@@ -32,7 +32,7 @@ pub fn calls(text: &str, quote: &str, tools: &Tools) -> Option<Vec<Call>> {
     (!calls.is_empty()).then_some(calls)
 }
 
-/// What a value is a part of.
+/// The container of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     Object,
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         Some(json)
     }
 
-    /// What follows an opening quote, up to the closing one, as a JSON string.
+    /// Reads the text behind an opening quote, up to the closing one, as a JSON string.
     fn string(&mut self) -> Option<String> {
         let (text, rest) = self.rest.split_once(self.quote)?;
         self.rest = rest;
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         Some(if is_json { written.to_owned() } else { Value::from(text).to_string() })
     }
 
-    /// Whether a string in quotes follows at the beginning of `rest`, and then a colon.
+    /// Returns true when `rest` begins with a string in quotes, and then a colon.
     fn begins_quoted_key(&self, rest: &str) -> bool {
         let window = &rest[..rest.floor_char_boundary(KEY_LIMIT)];
         python::string(window, ":", Quotes::Escaped).is_some()
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         Some(typed(text.trim_matches(is_space), kinds))
     }
 
-    /// Whether a comma before `rest` ends a field: another one follows, or the object's end.
+    /// Returns true when a comma before `rest` ends a field: a field or the object's end follows.
     fn ends_field(&self, rest: &str) -> bool {
         let rest = rest.trim_start_matches(is_space);
         if rest.starts_with('}') || rest.starts_with(self.quote) || self.begins_quoted_key(rest) {

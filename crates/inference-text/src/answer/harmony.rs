@@ -21,15 +21,15 @@ const CONSTRAIN: &str = "<|constrain|>";
 pub struct Dialect {
     /// Those that end a message, and those that begin the next one where its end is missing.
     pub ends: &'static [&'static str],
-    /// What ends a header: the message's text, or what no header has.
+    /// Marks that end a header: that of the message's text, and those that no header has.
     header_ends: &'static [&'static str],
-    /// What an answer's header begins with after `<|start|>assistant`.
+    /// Beginnings of an answer's header after `<|start|>assistant`.
     header_begins: &'static [&'static str],
-    /// What a header says.
+    /// Reads the address in a header.
     address: fn(&str, &Tools) -> Address,
     /// The calls of the tool of this name that a message to it has.
     calls: fn(&str, &str, &Tools) -> Option<Vec<Call>>,
-    /// What precedes a channel's name.
+    /// The mark before a channel's name.
     channel: &'static str,
     /// The channels, of which a header that is cut off says nothing.
     channels: &'static [&'static str],
@@ -65,13 +65,13 @@ const LIMIT: usize = 512;
 pub struct Harmony {
     dialect: &'static Dialect,
     tools: Tools,
-    /// What was pushed; what lies before `cursor` is done with.
+    /// Text that was pushed; all before `cursor` is done with.
     text: String,
     cursor: usize,
     /// How much of the answer lies before `text`.
     base: usize,
     state: State,
-    /// Whether a message of reasoning has ended, so that the next one begins on a line of its own.
+    /// Set once a message of reasoning has ended: the next one begins on a line of its own.
     reasoned: bool,
     output: Output,
 }
@@ -101,7 +101,7 @@ enum Kind {
     Content,
 }
 
-/// What a header says of its message.
+/// The address of a message, by its header.
 enum Address {
     Channel(Kind),
     Tool(String),
@@ -109,7 +109,7 @@ enum Address {
     Unknown,
 }
 
-/// Whether the state machine got on.
+/// The result of a step of the state machine.
 enum Progress {
     Made,
     NeedsText,
@@ -140,7 +140,7 @@ impl Harmony {
         self.output.take()
     }
 
-    /// What was found of content since the last time.
+    /// Returns the ranges of content found since the last call.
     pub fn take_content(&mut self) -> Vec<Range<usize>> {
         self.output.take_content()
     }
@@ -243,7 +243,7 @@ impl Harmony {
         }
     }
 
-    /// What seemed to be a header is content, up to the mark that no header has.
+    /// Takes a seeming header as content, up to the mark that no header has.
     fn give_up(&mut self, raw: &'static str) -> Progress {
         self.content(raw, 0);
         // Past a channel mark, which would begin a header again.
@@ -323,7 +323,7 @@ impl Harmony {
         }
     }
 
-    /// Whether `text` is the beginning of a header that only names a channel.
+    /// Returns true when `text` is the beginning of a header that only names a channel.
     fn is_cut_header(&self, text: &str) -> bool {
         (text.contains(self.dialect.channel) || "assistant".starts_with(text))
             && self.dialect.channels.iter().any(|channel| {

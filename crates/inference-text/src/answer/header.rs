@@ -7,17 +7,17 @@ use super::marks::{Prefix, after_space, prefix};
 /// The marks around the names of calls.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Names {
-    /// What begins each call; empty where the family's mark does.
+    /// The mark that begins each call; empty where the family's mark does.
     pub open: &'static str,
-    /// What may precede the name.
+    /// A text that may precede the name.
     pub before: &'static str,
-    /// What ids of calls begin with that may stand in place of a name; such ids may be numbers too.
+    /// The beginnings of call ids that may stand in place of a name; such ids may be numbers too.
     pub ids: &'static [&'static str],
-    /// What may follow the name and a further word, before the separators.
+    /// The mark of a further word that may follow the name, before the separators.
     pub id: &'static str,
-    /// What stands between name and arguments: one of these.
+    /// The marks between name and arguments, one of which is there.
     pub separators: &'static [&'static str],
-    /// What may follow the arguments, in this order.
+    /// The marks that may follow the arguments, in this order.
     pub closes: &'static [&'static str],
 }
 
@@ -130,7 +130,7 @@ impl Missing {
     }
 }
 
-/// What follows `mark`, which `text` begins with.
+/// Returns the text behind `mark`, which `text` begins with.
 fn past<'a>(text: &'a str, mark: &str) -> Result<&'a str, Missing> {
     match prefix(text, mark) {
         Prefix::Whole => Ok(&text[mark.len()..]),
@@ -139,7 +139,7 @@ fn past<'a>(text: &'a str, mark: &str) -> Result<&'a str, Missing> {
     }
 }
 
-/// Whether `word` is an id in place of a name.
+/// Returns true when `word` is an id in place of a name.
 fn is_id(names: &Names, word: &str) -> bool {
     let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     names.ids.iter().any(|begin| is_number || word.starts_with(begin))

@@ -1,11 +1,11 @@
-//! Where a JSON value ends, found byte by byte in text that has not ended.
+//! Finds the end of a JSON value, byte by byte in text that has not ended.
 
 /// How far a scan got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The text may go on.
     More,
-    /// What was scanned for ends before this byte.
+    /// The end was found, before this byte.
     Done(usize),
     /// The text from this byte on cannot belong to it.
     Bad(usize),
@@ -41,9 +41,9 @@ pub struct JsonScan {
     /// The bracket that closes each open value.
     closers: Vec<u8>,
     expect: Expect,
-    /// Where the value's first key begins, after its quote; not needed once it was looked at.
+    /// The byte of the value's first key, after its quote; not needed once it was looked at.
     first_key: Option<usize>,
-    /// What the first key must be one of, where it matters.
+    /// The names that the first key may have, where it matters.
     keys: Option<&'static [&'static str]>,
 }
 

@@ -1,6 +1,6 @@
 //! Finding marks in text that has not ended.
 
-/// Where a mark begins.
+/// The result of a search for marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// The first mark, at this byte.
@@ -37,7 +37,7 @@ pub enum Prefix {
     No,
 }
 
-/// Whether `text` begins with `mark` or may once there is more of it.
+/// Compares the beginning of `text`, of which there may be more, with `mark`.
 pub fn prefix(text: &str, mark: &str) -> Prefix {
     if text.starts_with(mark) {
         Prefix::Whole

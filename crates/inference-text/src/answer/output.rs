@@ -10,7 +10,7 @@ use super::piece::Piece;
 pub struct Output {
     pieces: Vec<Piece>,
     calls: usize,
-    /// Where in the answer content is that was not told of yet.
+    /// Ranges of content in the answer that were not reported yet.
     content: Vec<Range<usize>>,
 }
 
@@ -48,7 +48,7 @@ impl Output {
         self.pieces.push(Piece::Arguments { index, text: call.arguments });
     }
 
-    /// Where content was found since the last time.
+    /// Returns the ranges of content found since the last call.
     pub fn take_content(&mut self) -> Vec<Range<usize>> {
         std::mem::take(&mut self.content)
     }

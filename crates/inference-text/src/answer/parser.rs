@@ -71,8 +71,8 @@ impl AnswerParser {
         AnswerParser { family, machine }
     }
 
-    /// What `text`, the next part of the answer, makes certain. A possible call is held back until
-    /// it is complete.
+    /// Takes the next text of the answer and returns the pieces that are now certain. A possible
+    /// call is held back until it is complete.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         match &mut self.machine {
             Machine::Tagged(machine) => machine.push(text),
@@ -80,7 +80,7 @@ impl AnswerParser {
         }
     }
 
-    /// What was held back, now that the answer is over.
+    /// Ends the answer and returns the pieces held back until now.
     pub fn finish(&mut self) -> Vec<Piece> {
         match &mut self.machine {
             Machine::Tagged(machine) => machine.finish(),
@@ -88,7 +88,7 @@ impl AnswerParser {
         }
     }
 
-    /// Where in the answer content was found since the last time, as bytes of all that was pushed.
+    /// Returns the ranges of content found since the last call, as bytes of all that was pushed.
     /// Ranges that touch are one text.
     pub(super) fn take_content(&mut self) -> Vec<Range<usize>> {
         match &mut self.machine {

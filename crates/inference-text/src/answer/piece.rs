@@ -12,7 +12,7 @@ pub struct Tool {
     pub name: String,
     /// The JSON schema of its arguments.
     pub parameters: Value,
-    /// Whether a call's arguments must follow the schema to the letter.
+    /// A call's arguments must follow the schema to the letter.
     pub strict: bool,
 }
 

@@ -86,7 +86,7 @@ impl Family {
     }
 }
 
-/// Whether a conversation, rendered up to the answer, is one of Gemma 4's, which reasons in a channel.
+/// Returns true for a conversation of Gemma 4, rendered up to the answer. It reasons in a channel.
 fn is_gemma4(rendered: &str) -> bool {
     rendered.contains("<|turn>model")
 }

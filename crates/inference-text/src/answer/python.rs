@@ -14,7 +14,7 @@ const NAME_LIMIT: usize = 256;
 #[derive(Debug)]
 pub struct ListScan {
     at: usize,
-    /// Where the first call's name begins, until it was looked at.
+    /// The byte of the first call's name, until it was looked at.
     name: Option<usize>,
     closers: Vec<u8>,
     strings: Strings,
@@ -137,7 +137,7 @@ fn calls_with(text: &str, tools: &Tools, quotes: Quotes) -> Option<Vec<Call>> {
     }
 }
 
-/// Where a string ends.
+/// The rule by which a quote ends a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quotes {
     /// At the first quote without a backslash, on its line.
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         Some(format!("{{{}}}", fields.join(", ")))
     }
 
-    /// Whether a string literal follows.
+    /// Returns true when a string literal follows.
     fn sees_string(&mut self) -> bool {
         self.sees("");
         self.rest[letter(self.rest)..].starts_with(['"', '\''])
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    /// Whether a quote before `rest` ends a string.
+    /// Returns true when a quote before `rest` ends a string.
     fn ends_string(&self, rest: &str) -> bool {
         let mut next = rest.chars().skip_while(|c| is_space(*c));
         match self.quotes {

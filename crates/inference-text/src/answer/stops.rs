@@ -15,7 +15,7 @@ pub struct AnswerStops {
     matcher: StopMatcher,
     /// Without any text yet.
     fresh: StopMatcher,
-    /// What was pushed and not released; it begins at byte `base` of the answer.
+    /// Text that was pushed and not released; it begins at byte `base` of the answer.
     held: String,
     base: usize,
     /// The part of the content that the matcher has seen last: up to where it has released it, and
@@ -50,7 +50,7 @@ impl AnswerStops {
         self.release(certain, None)
     }
 
-    /// Whether text is held back.
+    /// Returns true while text is held back.
     pub fn is_holding(&self) -> bool {
         !self.done && !self.held.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Python's strings, followed byte by byte in text that has not ended.
 
-/// Where a byte stands.
+/// The position of a byte: in a string or outside of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a string, or it is a quote around one.
@@ -23,20 +23,20 @@ struct Quote {
     byte: u8,
     /// How many quotes stand side by side here.
     run: u8,
-    /// Whether the string's text has begun.
+    /// The string's text has begun.
     begun: bool,
-    /// Whether three quotes began it, so that three end it.
+    /// Three quotes began it, so that three end it.
     triple: bool,
 }
 
 impl Strings {
-    /// Whether a string has begun and not ended.
+    /// Returns true when a string has begun and not ended.
     pub fn is_open(&self) -> bool {
         // Two quotes are an empty string, unless a third one follows.
         self.quote.is_some_and(|quote| quote.begun || quote.run != 2)
     }
 
-    /// Where the next byte stands.
+    /// Takes the next byte and returns its position.
     pub fn next(&mut self, byte: u8) -> Place {
         if std::mem::take(&mut self.escaped) {
             return Place::Inside;

@@ -27,10 +27,10 @@ pub struct Tagged {
     family: Family,
     tools: Tools,
     openings: &'static [Opening],
-    /// What ends content or reasoning: the marks of `openings`, and the one that closes reasoning or an answer while
-    /// it is open.
+    /// Marks that end content or reasoning: those of `openings`, and the one that closes reasoning
+    /// or an answer while it is open.
     marks: Vec<&'static str>,
-    /// What was pushed; what lies before `cursor` is done with.
+    /// Text that was pushed; all before `cursor` is done with.
     text: String,
     cursor: usize,
     /// How much of the answer lies before `text`.
@@ -39,7 +39,7 @@ pub struct Tagged {
     unclosed: usize,
     /// Whitespace before `cursor` that is dropped if a mark follows.
     space: String,
-    /// Whether a call is the last thing but whitespace, which is dropped if nothing follows.
+    /// A call is the last thing but whitespace, which is dropped if nothing follows.
     after_call: bool,
     /// How often ends were weighed in vain.
     doubts: usize,
@@ -70,14 +70,14 @@ enum State {
     Call(Candidate),
 }
 
-/// Whether reasoning may begin.
+/// The state of reasoning before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reasoning {
     Possible,
     Over,
 }
 
-/// Whether the state machine got on.
+/// The result of a step of the state machine.
 enum Progress {
     Made,
     NeedsText,
@@ -121,7 +121,7 @@ impl Tagged {
         self.output.take()
     }
 
-    /// What was found of content since the last time.
+    /// Returns the ranges of content found since the last call.
     pub fn take_content(&mut self) -> Vec<Range<usize>> {
         self.output.take_content()
     }
@@ -374,8 +374,8 @@ impl Tagged {
         self.cursor += len;
     }
 
-    /// What follows calls that no mark ends: brackets too many, and further calls, which Llama
-    /// separates by `;` or whitespace alone.
+    /// Reads the text behind calls that no mark ends: brackets too many, and further calls, which
+    /// Llama separates by `;` or whitespace alone.
     fn after_call(&mut self) -> Progress {
         let calls = match self.family {
             Family::Llama3 | Family::Mistral => true,

@@ -3,23 +3,23 @@
 /// The marks of an element.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tags {
-    /// What precedes the name; empty where nothing does.
+    /// The mark before the name; empty where there is none.
     pub open: &'static str,
-    /// What follows the name; empty where the next mark does.
+    /// The mark behind the name; empty where the next mark ends it.
     pub named: &'static str,
-    /// What precedes a key.
+    /// The mark before a key.
     pub key: &'static str,
-    /// What stands between a key and its value, with or without whitespace between these.
+    /// The marks between a key and its value, with or without whitespace between these.
     pub value: &'static [&'static str],
-    /// What ends a value.
+    /// The mark that ends a value.
     pub value_end: &'static str,
-    /// What ends the element.
+    /// The mark that ends the element.
     pub end: &'static str,
-    /// Whether a value stands on lines of its own.
+    /// The line breaks around a value.
     pub lines: Lines,
 }
 
-/// Whether the line breaks around a value belong to the format.
+/// The line breaks around a value: a part of the format or of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// One before and one after it.

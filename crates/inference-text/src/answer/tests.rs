@@ -1,4 +1,4 @@
-//! What the parser makes of each family's texts, whole and in pieces.
+//! The parser on each family's texts, whole and in pieces.
 
 mod formats;
 mod grammars;
@@ -85,7 +85,7 @@ fn by_character(family: Family, prompt: &str, text: &str) -> Answer {
     parse(family, prompt, text.split_inclusive(|_| true))
 }
 
-/// What the text says, without reasoning.
+/// The answer in a text, without reasoning.
 fn answer(content: &str, calls: &[(&str, &str)]) -> Answer {
     let calls = calls.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
     Answer { reasoning: String::new(), content: content.to_owned(), calls }

@@ -56,18 +56,18 @@ impl Kinds {
         }
     }
 
-    /// Whether a value of this type may be.
+    /// Returns true when a value of this type is allowed.
     pub fn has(&self, kind: &str) -> bool {
         self.0.contains(kind) || kind == "integer" && self.0.contains("number")
     }
 
-    /// Whether nothing but this may be.
+    /// Returns true when no other type is allowed.
     pub fn is_only(&self, kind: &str) -> bool {
         self.0.len() == 1 && self.0.contains(kind)
     }
 }
 
-/// What `schema`, a part of `root`, refers to.
+/// The schema that `schema`, a part of `root`, refers to.
 fn target<'a>(root: &'a Value, schema: &Value) -> Option<&'a Value> {
     let path = schema["$ref"].as_str()?.strip_prefix('#')?;
     root.pointer(path)

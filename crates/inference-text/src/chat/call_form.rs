@@ -9,7 +9,7 @@ const TOOL: &str = "look_up_42";
 const CALLED: &str = "look_up_43";
 /// An id as servers make them.
 const LONG: &str = "call_0123456789abcdef01234567";
-/// What stands before an id that is a call's header.
+/// The mark before an id that is a call's header.
 const CALL: &str = "<|tool_call_begin|>";
 /// Letters of the ids that Mistral's templates want, and how many.
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -22,7 +22,7 @@ pub(super) struct CallForm {
     ids: Ids,
 }
 
-/// What stands for the text of a turn that only calls.
+/// The placeholder for the text of a turn that only calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
     Absent,
@@ -41,7 +41,7 @@ enum Ids {
     Named,
 }
 
-/// Whether an assistant has called.
+/// Returns true when an assistant has called.
 pub(super) fn has_calls(messages: &[Json]) -> bool {
     messages.iter().any(|message| !calls_of(message).is_empty())
 }
@@ -196,7 +196,7 @@ mod tests {
     use crate::ChatTemplate;
     use crate::chat::LocalTime;
 
-    /// What a template that writes `called` of an assistant's turn makes of a conversation.
+    /// Renders a conversation with a template that writes `called` of an assistant's turn.
     fn rendered(called: &str, messages: &[Json]) -> Result<String, TextError> {
         let source = format!(
             "{{%- for m in messages %}}{{%- if m.role == 'assistant' %}}{called}{{%- else %}}{{{{ m.content }}}}{{%- endif %}}{{%- endfor %}}"

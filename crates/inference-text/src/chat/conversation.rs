@@ -1,4 +1,4 @@
-//! What goes into a chat template: the template's source and the messages.
+//! The input of a chat template: its source and the messages.
 
 use super::template::meter::MAX_DEPTH;
 use crate::TextError;

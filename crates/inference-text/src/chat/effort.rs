@@ -1,8 +1,8 @@
-//! Whether a model's template knows how much to think, found out by rendering it.
+//! Finds out, by rendering it, how a model's template takes a reasoning effort.
 
 use inference_core::{ChatOptions, Message, TextModel, Value};
 
-/// What a chat template makes of the request's `reasoning_effort`.
+/// The way in which a chat template takes the request's `reasoning_effort`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
     /// Nothing.

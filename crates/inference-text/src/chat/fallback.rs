@@ -43,7 +43,7 @@ impl Fallback {
         choices.into_iter().find(has_marks).unwrap_or(Fallback::Lines)
     }
 
-    /// What begins and ends turns.
+    /// The marks that begin and end turns.
     fn marks(self) -> &'static [&'static str] {
         match self {
             Fallback::Gemma => &["<start_of_turn>", "<end_of_turn>"],
@@ -134,7 +134,7 @@ impl Fallback {
     }
 }
 
-/// Whether the tokenizer makes one token of `mark`.
+/// Returns true when the tokenizer makes one token of `mark`.
 fn is_token(tokenizer: &Tokenizer, mark: &str) -> bool {
     let ids = tokenizer.encode(mark, AddSpecial::Never).unwrap_or_default();
     ids.len() == 1 && tokenizer.token_to_id(mark) == Some(ids[0])

@@ -1,10 +1,9 @@
 //! Messages to ids: the checkpoint's chat template, or the family's format.
 //!
-//! What transformers does to the arguments before it renders is done here too:
-//! keys of a message that are null are dropped, and its reasoning is passed
-//! under both names that templates read. Calls of earlier turns have the form that the template takes
-//! (see [`CallForm`]). On top, the text of users and tools
-//! can never become a control token (see [`Rendered`]).
+//! Arguments are changed here as transformers changes them before it renders. Keys of a message
+//! that are null are dropped, and its reasoning is passed under both names that templates read.
+//! Calls of earlier turns have the form that the template takes (see [`CallForm`]). On top, the
+//! text of users and tools can never become a control token (see [`Rendered`]).
 
 use super::call_form::{self, CallForm};
 use super::clock::LocalTime;
@@ -45,7 +44,7 @@ enum Format {
 struct Named {
     name: String,
     source: String,
-    /// What was made of the source; the line and what is wrong with it where it is no template.
+    /// The parsed source; the line and the fault where it is no template.
     template: Result<ChatTemplate, (usize, String)>,
 }
 
@@ -70,15 +69,16 @@ pub struct ChatInput<'a> {
     pub tools: Option<&'a [Json]>,
     /// Documents for retrieval, which some templates print.
     pub documents: Option<&'a [Json]>,
-    /// Whether the text ends with the beginning of an assistant's turn.
+    /// The text ends with the beginning of an assistant's turn.
     pub add_generation_prompt: bool,
     /// Further variables for the template; they take precedence over the tokenizer's special tokens.
     /// `enable_thinking` defaults to [`Tokenizer::has_thinking`], as in mlx-lm.
     pub kwargs: Option<&'a Map<String, Json>>,
     /// The date that templates may print.
     pub now: LocalTime,
-    /// What the template alone may write, and what is encoded in its place, as models' processors do
-    /// around pictures. The same in a message stays as it is. [`Rendered::text`] has what was written.
+    /// A text that the template alone may write, and the one that is encoded in its place. Models'
+    /// processors do so around pictures. The same in a message stays as it is. [`Rendered::text`]
+    /// has the text as it was written.
     pub replaced: Option<(&'a str, &'a str)>,
 }
 
@@ -161,7 +161,7 @@ impl ChatFormat {
         })
     }
 
-    /// Where the format comes from, and what is wrong with it, for reports.
+    /// Returns the origin of the format and its fault, for reports.
     pub fn source(&self) -> String {
         match &self.format {
             Format::Templates(_) => match self.fault() {
@@ -175,7 +175,7 @@ impl ChatFormat {
         }
     }
 
-    /// What is wrong with a template of the checkpoint; conversations that need it fail.
+    /// Returns the fault of a template of the checkpoint; conversations that need it fail.
     pub fn fault(&self) -> Option<String> {
         let Format::Templates(templates) = &self.format else { return None };
         let fault = |named: &Named| {
@@ -185,18 +185,18 @@ impl ChatFormat {
         templates.iter().find_map(fault)
     }
 
-    /// Whether conversations are their messages, one a line, for want of a template and of marks.
+    /// Returns true when messages are written one a line, for want of a template and of marks.
     pub fn is_lines(&self) -> bool {
         matches!(self.format, Format::Fallback(Fallback::Lines))
     }
 
-    /// Whether the checkpoint has a template of its own.
+    /// Returns true when the checkpoint has a template of its own.
     pub fn has_template(&self) -> bool {
         matches!(self.format, Format::Templates(_))
     }
 
-    /// Whether a variable of that name can make a difference; `tools` also chooses the template. Where
-    /// the format is a template, this may be said of one that it names but does not use.
+    /// Returns true when a variable of that name can make a difference; `tools` also chooses the
+    /// template. In a template, one that is named but not used may count too.
     pub fn reads(&self, name: &str) -> bool {
         let Format::Templates(templates) = &self.format else { return false };
         let is_part = |c: char| c.is_alphanumeric() || c == '_';

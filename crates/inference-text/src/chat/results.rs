@@ -31,7 +31,7 @@ fn role(message: &Json) -> Option<&str> {
     message.get("role").and_then(Json::as_str)
 }
 
-/// For each result, the place of its call.
+/// For each result, the position of its call.
 fn places(calls: &[Json], results: &[Json]) -> Option<Vec<usize>> {
     if calls.len() < results.len() {
         return None;

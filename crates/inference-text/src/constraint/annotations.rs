@@ -1,4 +1,4 @@
-//! What a schema says without asking for anything, which the library would refuse.
+//! Keywords of a schema that ask for nothing, which the library would refuse.
 
 use serde_json::{Map, Value as Json};
 
@@ -64,7 +64,7 @@ pub(super) fn take_out(schema: &mut Map<String, Json>) {
     take_out_of(schema, counts_contained);
 }
 
-/// Whether a schema names a draft up to 7.
+/// Returns true when a schema names a draft up to 7.
 pub(super) fn names_old_draft(schema: &Map<String, Json>) -> bool {
     let draft = schema.get("$schema").and_then(Json::as_str);
     draft.is_some_and(|draft| draft.contains("json-schema.org/draft-0"))
@@ -95,7 +95,7 @@ fn take_out_of(schema: &mut Map<String, Json>, counts_contained: bool) {
     schema.retain(|key, value| facts.asks(key, value));
 }
 
-/// What decides whether the keywords of a schema ask for anything.
+/// The facts by which keywords of a schema ask for anything.
 struct Facts {
     arrays: bool,
     objects: bool,
@@ -121,7 +121,7 @@ impl Facts {
         }
     }
 
-    /// Whether a keyword asks for anything.
+    /// Returns true when a keyword asks for anything.
     fn asks(&self, key: &str, value: &Json) -> bool {
         match key {
             key if OF_ARRAYS.contains(&key) && !self.arrays => false,
@@ -143,7 +143,7 @@ impl Facts {
     }
 }
 
-/// Whether a schema allows each value.
+/// Returns true when a schema allows each value.
 fn is_any(schema: &Json) -> bool {
     match schema {
         Json::Object(fields) => fields.keys().all(|key| LABELS.contains(&key.as_str())),
@@ -151,7 +151,7 @@ fn is_any(schema: &Json) -> bool {
     }
 }
 
-/// Whether a schema allows no value.
+/// Returns true when a schema allows no value.
 fn is_none(schema: &Json) -> bool {
     match schema {
         Json::Object(fields) => fields.get("not").is_some_and(is_any),
@@ -159,7 +159,7 @@ fn is_none(schema: &Json) -> bool {
     }
 }
 
-/// Whether a schema of names allows each name: all of them are strings.
+/// Returns true when a schema of names allows each name: all of them are strings.
 fn is_any_name(schema: &Json) -> bool {
     match schema {
         Json::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What is refused of a constraint before it is compiled: what would cost too much.
+//! Checks of a constraint before it is compiled, which refuse what would cost too much.
 
 use inference_core::{Error, Result, Value};
 use serde_json::{Map, Value as Json};
@@ -37,7 +37,7 @@ const MEETING: [&str; 8] = [
 const MAX_BOUND: f64 = 9.2e18;
 /// Levels that brackets, or the values of a schema, may nest.
 const MAX_DEPTH: usize = 100;
-/// What may stand beside `$ref` in drafts that ignore it there: what holds nothing.
+/// The keywords that may stand beside `$ref` in drafts that ignore them there: they hold nothing.
 const BESIDE_REF: [&str; 12] = [
     "$ref",
     "$schema",
@@ -170,7 +170,7 @@ fn check_ref(fields: &Map<String, Json>) -> Result<()> {
     }
 }
 
-/// Whether choices in a schema meet what else it demands.
+/// Returns true when choices in a schema meet what else it demands.
 fn meets(fields: &Map<String, Json>) -> bool {
     let has_choices = fields.contains_key("anyOf") || fields.contains_key("oneOf");
     fields.contains_key("allOf")

@@ -1,4 +1,4 @@
-//! What is wrong with a constraint, in words for whoever wrote it.
+//! The fault of a constraint, in words for whoever wrote it.
 
 use std::fmt::Display;
 
@@ -7,13 +7,13 @@ use inference_core::Error;
 /// Characters of an error; the library repeats what it was given.
 const MAX_REASON: usize = 500;
 
-/// What the library says before what is wrong with a schema in a grammar. Behind it, it repeats the grammar.
+/// The library's words before a schema's fault in a grammar. Behind it comes the grammar.
 const IN_GRAMMAR: &str = "failed to compile JSON schema: ";
 
-/// What the library says before a regular expression of a grammar.
+/// The library's words before a regular expression of a grammar.
 const REGEX: &str = "invalid regex ";
 
-/// What the library says before the keywords that it does not hold.
+/// The library's words before the keywords that it does not hold.
 const KEYWORDS: &str = "Unimplemented keys: ";
 
 pub(super) fn invalid(reason: impl Into<String>) -> Error {
@@ -32,7 +32,7 @@ fn before_listing(text: &str) -> &str {
     text[..kept].trim_end()
 }
 
-/// What the library says, without its traces.
+/// The library's own words, without its traces.
 pub(super) fn reason(error: impl Display) -> String {
     let text = format!("{error:#}");
     let end = ["\n<", "<non-verbose/>"].iter().filter_map(|mark| text.find(mark)).min();

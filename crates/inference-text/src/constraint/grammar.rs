@@ -1,4 +1,4 @@
-//! A Lark grammar on its way to the library: its schemas are held to what schemas are held to.
+//! Prepares a Lark grammar for the library: its schemas are held to what schemas are held to.
 
 use inference_core::Result;
 use serde_json::Value as Json;
@@ -6,14 +6,14 @@ use serde_json::Value as Json;
 use super::checks::{check_schema_size, check_source, with_whitespace};
 use super::measure::check_regex;
 
-/// What comes before a schema in a grammar.
+/// The directive before a schema in a grammar.
 const DIRECTIVE: &str = "%json";
 
 /// The grammar as the library takes it: checked, and with the whitespace that texts may have
 /// between the tokens of JSON. What is no JSON is for the library to tell.
 ///
 /// # Errors
-/// What exceeds the limits on grammars and schemas.
+/// A grammar that exceeds the limits on grammars and schemas.
 pub(super) fn grammar_source(grammar: &str) -> Result<String> {
     let mut written = String::with_capacity(grammar.len());
     // Brackets in the texts of a grammar do not nest.

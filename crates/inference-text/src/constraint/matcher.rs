@@ -32,7 +32,7 @@ impl Mask {
         Mask(mask)
     }
 
-    /// Whether `id` may come next.
+    /// Returns true when `id` may come next.
     pub fn allows(&self, id: u32) -> bool {
         (id as usize) < self.0.len() && self.0.is_allowed(id)
     }
@@ -44,7 +44,7 @@ impl Mask {
         }
     }
 
-    /// Whether nothing may come next.
+    /// Returns true when nothing may come next.
     pub fn is_empty(&self) -> bool {
         self.0.is_zero()
     }
@@ -63,11 +63,11 @@ pub struct Matcher {
     vocabulary: Vocabulary,
     /// Ids that end a generation beside the model's own: allowed where the grammar may end.
     stop_ids: Vec<u32>,
-    /// What the grammar allows next, where it was computed already.
+    /// The ids that the grammar allows next, where they were computed already.
     next: Option<Mask>,
     /// The reasoning that comes before the text, until the text begins.
     reasoning: Option<Reasoning>,
-    /// Whether a token was drawn.
+    /// Set once a token was drawn.
     begun: bool,
     complete: bool,
     /// Why the matcher cannot go on.
@@ -186,7 +186,7 @@ impl Matcher {
         self.next = None;
     }
 
-    /// Whether the text is complete: nothing but an end may follow.
+    /// Returns true when the text is complete: nothing but an end may follow.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
@@ -204,7 +204,7 @@ impl Matcher {
     }
 }
 
-/// Whether it is the grammar's own fault that a parser does not go on.
+/// Returns true when a parser stopped by the grammar's own fault.
 fn is_the_grammars(parser: &TokenParser) -> bool {
     use StopReason::{LexerTooComplex, NoExtensionBias, ParserTooComplex};
     matches!(parser.stop_reason(), NoExtensionBias | LexerTooComplex | ParserTooComplex)

@@ -1,4 +1,4 @@
-//! What a regular expression may cost, told by its form before anything is made of it.
+//! Estimates the cost of a regular expression by its form, before anything is made of it.
 
 use inference_core::Result;
 use regex_syntax::ast::parse::Parser;
@@ -6,7 +6,7 @@ use regex_syntax::ast::{Ast, ClassSet, ClassSetItem, RepetitionKind, RepetitionR
 
 use super::error::invalid;
 
-/// Places of an expression that a text can be at at once. Each costs some 0.1 µs and 10 bytes a step.
+/// Positions at once of a text in an expression. Each costs some 0.1 µs and 10 bytes a step.
 const MAX_PLACES: u64 = 20_000;
 /// Ranges of characters in all classes of an expression: each takes some 100 bytes.
 const MAX_RANGES: u64 = 200_000;
@@ -42,17 +42,17 @@ pub(super) fn check_regex(what: &str, regex: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a part of an expression costs.
+/// The cost of a part of an expression.
 struct Part {
-    /// Places that a text can be at at once, at most, where it enters the part at one time alone.
+    /// The most positions at once of a text that enters the part at one time alone.
     once: u64,
-    /// Places that it can be at where it may enter the part at any time, beside what it is at already.
+    /// The same of one that may enter it at any time, beside the positions that it has already.
     often: u64,
     /// Ranges of characters.
     ranges: u64,
-    /// Whether all of its texts have as many characters.
+    /// All of its texts have the same number of characters.
     is_fixed: bool,
-    /// Whether a text may leave it out.
+    /// A text may leave it out.
     may_be_empty: bool,
     /// Parts that may be left out of the sequence in it that has the most of them.
     optional: u64,

@@ -51,8 +51,8 @@ impl Constraints {
     /// The matcher of a request behind `prompt`, if its options constrain it.
     ///
     /// # Errors
-    /// What [`matcher`](Self::matcher) refuses; [`Error::InvalidOption`] for marks that the model
-    /// does not have.
+    /// Those of [`matcher`](Self::matcher); [`Error::InvalidOption`] for marks that the model does
+    /// not have.
     pub fn begin(&self, options: &GenerateOptions, prompt: &[u32]) -> Result<Option<Matcher>> {
         let Some(constraint) = &options.constraint else { return Ok(None) };
         let mut matcher = self.matcher(constraint)?;

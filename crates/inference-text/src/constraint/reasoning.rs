@@ -36,7 +36,7 @@ enum Phase {
     Closed(usize),
 }
 
-/// What may come next.
+/// The ids that may come next.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next<'a> {
     /// The text, or one of these ids.
@@ -70,7 +70,7 @@ impl Reasoning {
         Ok(Some(Reasoning { marks, phase, last: Vec::new() }))
     }
 
-    /// What may come next.
+    /// Returns the ids that may come next.
     pub(super) fn next(&self) -> Next<'_> {
         match self.phase {
             Phase::Opening(0) => Next::Text { or: &self.marks.open[..1] },

@@ -23,7 +23,7 @@ const NO_END: &str = "the model has no end-of-sequence id";
 /// The vocabulary of a model, shared by all of its constrained requests.
 #[derive(Clone)]
 pub(super) struct Vocabulary {
-    /// Where a text begins.
+    /// At the beginning of a text.
     pub first: Arc<ParserFactory>,
     /// After the first token.
     pub inner: Arc<ParserFactory>,
@@ -109,7 +109,7 @@ fn factory(
     Ok(factory)
 }
 
-/// What one request may cost: some 20 ms to compile its expressions, some 15 ms a mask, 100 MB for
+/// The limits of one request: some 20 ms to compile its expressions, some 15 ms a mask, 100 MB for
 /// the states of its lexer.
 const LIMITS: ParserLimits = ParserLimits {
     max_items_in_row: 2000,

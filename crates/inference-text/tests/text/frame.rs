@@ -1,4 +1,4 @@
-//! What stands around texts that are embedded or scored, and that texts stay text.
+//! The ids around texts that are embedded or scored, and that texts stay text.
 
 use inference_text::{Frame, Tokenizer};
 use serde_json::{Value, json};

@@ -105,7 +105,7 @@ fn render(format: &ChatFormat, case: &Value) -> Result<inference_text::Rendered,
     })
 }
 
-/// What is wrong with a case, if anything.
+/// The fault of a case, if any.
 fn check_chat(format: &ChatFormat, case: &Value) -> Option<String> {
     let got = render(format, case);
     let Some(error) = case.get("error").and_then(Value::as_str) else {

@@ -87,7 +87,7 @@ fn with_draft(group: &Json) -> Json {
     schema
 }
 
-/// Whether the whole text may be written.
+/// Returns true when the whole text may be written.
 fn accepts(matcher: &Matcher, tokenizer: &Tokenizer, eos: u32, text: &str) -> bool {
     let mut matcher = matcher.fork();
     for id in tokenizer.encode(text, AddSpecial::Never).unwrap() {
@@ -174,7 +174,7 @@ fn names(reason: &str) -> Vec<String> {
     about.map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// What the document says of schemas.
+/// The document's section on schemas.
 fn section() -> &'static str {
     let (_, section) = DOCUMENT.split_once("\n## Schemas\n").unwrap();
     section.split("\n## ").next().unwrap()

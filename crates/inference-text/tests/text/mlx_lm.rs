@@ -18,7 +18,7 @@ fn family(name: &str) -> Family {
     }
 }
 
-/// Whether two values are equal, 3 and 3.0 being the same.
+/// Returns true when two values are equal, 3 and 3.0 being the same.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),

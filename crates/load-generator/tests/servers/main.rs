@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 /// This project's server in a thread, on a free port, ready to answer.
 struct Ours {
     url: String,
-    /// What its model was asked.
+    /// The requests that its model received.
     seen: Arc<Seen>,
     _ends: oneshot::Sender<()>,
 }

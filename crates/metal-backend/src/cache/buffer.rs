@@ -14,7 +14,7 @@ pub(super) type Parts = Vec<Array>;
 /// The most positions of buffers beyond those that rows will have.
 pub(crate) const MOST_SPARE: usize = 2 * BLOCK;
 
-/// What buffers have beyond the rows for which they are made.
+/// Room that buffers get beyond the rows for which they are made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct More {
     /// Slots for rows that join later.
@@ -32,7 +32,7 @@ impl More {
     }
 }
 
-/// What holds rows, and some of these, each without so many of its last positions.
+/// A container of rows with a choice of them: `(row, positions left out at its end)`.
 pub(super) type RowsOf<'a, T> = (&'a T, &'a [(usize, i32)]);
 
 /// The first `end` positions, or all where there are no more.

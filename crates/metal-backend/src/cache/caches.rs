@@ -1,4 +1,4 @@
-//! What all layers remember of the rows of a batch.
+//! The state that all layers keep of the rows of a batch.
 
 use mlx_ffi::{Array, Dtype, Error, Result, async_eval, cuda, on_cuda};
 
@@ -17,12 +17,13 @@ const LAYERS_AT_ONCE: usize = 2;
 /// The shape of a layer's buffers, and their type.
 type Form = ([i32; 4], Dtype);
 
-/// What all layers remember of the rows of a batch.
+/// The state that all layers keep of the rows of a batch.
 #[derive(Debug)]
 pub(crate) struct Caches {
     /// Positions that each row has passed, the position of its next one.
     offsets: Vec<i32>,
-    /// What the positions of each row's next ids are more than their places: pictures take other ones.
+    /// For each row, the position of its next id minus its offset: pictures have other positions
+    /// than offsets.
     shifts: Vec<i32>,
     /// The factors of LongRoPE of all rows.
     rope_factors: RopeFactors,
@@ -44,7 +45,8 @@ impl Caches {
         Caches { rope_factors, ..self }
     }
 
-    /// The caches of one row whose ids behind the prompt have positions so much more than their places.
+    /// The caches of one row whose ids behind the prompt have positions `shift` above their
+    /// offsets.
     pub fn with_shift(self, shift: i32) -> Caches {
         Caches { shifts: vec![shift; self.offsets.len()], ..self }
     }
@@ -69,13 +71,13 @@ impl Caches {
         self.layout
     }
 
-    /// So many more positions of each row will come, one part after the other: buffers that are made have room for all of them. None come
-    /// any more: 0.
+    /// Takes note that `more` positions of each row will come, chunk by chunk. Buffers that are
+    /// made have room for all of them. 0: none come any more.
     pub fn will_grow_by(&mut self, more: i32) {
         self.layers.iter_mut().filter_map(State::kv_mut).for_each(|cache| cache.will_grow_by(more));
     }
 
-    /// Whether one position more of each row has room where the others are.
+    /// Returns true when one more position of each row fits into the buffers as they are.
     pub fn have_room(&self) -> bool {
         self.layers.iter().all(State::has_room)
     }
@@ -110,7 +112,7 @@ impl Caches {
         Ok(())
     }
 
-    /// Whether buffers are as long behind `l` more positions as behind `longer` ones.
+    /// Returns true when `l` more positions make the buffers as long as `longer` more do.
     pub fn are_as_long(&self, [l, longer]: [i32; 2]) -> bool {
         self.offsets.iter().all(|at| whole_steps(at + l) == whole_steps(at + longer))
     }
@@ -135,12 +137,12 @@ impl Caches {
         self.arrays().map(|array| array.nbytes() as u64).sum()
     }
 
-    /// Whether other rows can join: those whose bound will be reached run alone.
+    /// Returns true when other rows can join. Rows that will reach their bound run alone.
     pub fn can_join(&self) -> bool {
         self.layers.iter().all(State::can_join)
     }
 
-    /// Whether going on from a position needs a snapshot that was taken there.
+    /// Returns true when a row can only resume where a snapshot was taken.
     pub fn need_snapshots(&self) -> bool {
         self.layers.iter().any(State::needs_snapshots)
     }
@@ -165,8 +167,8 @@ impl Caches {
         send(&self.arrays().collect::<Vec<_>>())
     }
 
-    /// Whether no layer has room for the next position, and [`rearrange`](Self::rearrange) can make longer buffers of all. Where some layers have a window,
-    /// these are moved more often, by themselves.
+    /// Returns true when no layer has room for the next position and [`rearrange`](Self::rearrange)
+    /// can make longer buffers for all. Layers with a window are moved more often, by themselves.
     pub fn are_to_be_longer(&self) -> Result<bool> {
         let is_full = |layer: &State| layer.kv().is_none_or(|cache| !cache.has_room());
         Ok(on_cuda()? && self.layers.iter().all(is_full) && self.are_alike(&[]))
@@ -183,7 +185,7 @@ impl Caches {
         Ok(())
     }
 
-    /// Whether all layers have keys and values of one form, and `others` the same.
+    /// Returns true when all layers hold keys and values of one form, and `others` hold the same.
     pub(super) fn are_alike(&self, others: &[Caches]) -> bool {
         let is_plain = |layer: &State| matches!(layer, State::Kv(_) | State::Nothing);
         let all = [self].into_iter().chain(others);
@@ -244,14 +246,14 @@ impl Caches {
         self.layers.iter_mut().for_each(|layer| layer.vacate(slot));
     }
 
-    /// Whether the rows of `other` fit into slots of these buffers.
+    /// Returns true when the rows of `other` fit into slots of these buffers.
     pub fn have_slots_for(&self, other: &Caches) -> bool {
         self.layers.iter().zip(&other.layers).all(|(mine, other)| mine.has_slots_for(other))
     }
 
     /// Puts the rows of `other`, for which there are slots, into those with these indices, whose rows left.
-    /// Whatever was to be read of these has to be on its way. All [arrays](Self::arrays) are to be sent on their way before anything else
-    /// reads or writes the buffers.
+    /// Pending reads of the rows that left must be in flight. All [arrays](Self::arrays) are to be
+    /// sent before anything else reads or writes the buffers.
     pub fn place(&mut self, other: Caches, slots: &[usize]) -> Result<()> {
         let mut placing = Placing::default();
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
@@ -305,7 +307,7 @@ impl Caches {
         Ok(Caches { offsets, shifts, rope_factors: self.rope_factors, layers, layout: 0 })
     }
 
-    /// Whether positions can be taken back.
+    /// Returns true when positions can be taken back.
     pub fn can_truncate(&self) -> bool {
         self.layers.iter().all(State::can_truncate)
     }

@@ -24,7 +24,7 @@ enum Buffers {
     Ring(Ring),
 }
 
-/// What a layer's queries attend to.
+/// The keys and values that a layer's queries attend to.
 #[derive(Debug)]
 pub(crate) struct View {
     /// `[b, n_kv_heads, n, head_dim]`.
@@ -127,14 +127,14 @@ impl KvCache {
         }
     }
 
-    /// So many more positions will come, one part after the other.
+    /// Takes note that so many more positions will come, chunk by chunk.
     pub fn will_grow_by(&mut self, more: i32) {
         if let Buffers::Slab(slab) = &mut self.buffers {
             slab.will_grow_by(more);
         }
     }
 
-    /// Whether the next position has room where the others are.
+    /// Returns true when the next position fits into the buffers as they are.
     pub fn has_room(&self) -> bool {
         matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room(1))
     }
@@ -161,14 +161,14 @@ impl KvCache {
         }
     }
 
-    /// Takes note that `l` reserved positions were written, by what is on its way already.
+    /// Takes note that `l` reserved positions were written, by an operation already in flight.
     pub fn fill_in_place(&mut self, l: i32) {
         if let Buffers::Slab(slab) = &mut self.buffers {
             slab.fill_in_place(l);
         }
     }
 
-    /// Whether other rows can join: one whose bound will be reached runs alone.
+    /// Returns true when other rows can join. A row that will reach its bound runs alone.
     pub fn can_join(&self) -> bool {
         matches!(self.buffers, Buffers::Slab(_))
     }
@@ -216,7 +216,7 @@ impl KvCache {
         }
     }
 
-    /// Whether the rows of `other` fit into slots of its buffers.
+    /// Returns true when the rows of `other` fit into slots of its buffers.
     pub fn has_slots_for(&self, other: &KvCache) -> bool {
         match (&self.buffers, &other.buffers) {
             (Buffers::Slab(mine), Buffers::Slab(other)) => mine.has_slots_for(other),
@@ -254,7 +254,8 @@ impl KvCache {
         Ok(KvCache { storage: self.storage, buffers })
     }
 
-    /// Whether positions of its rows can be taken back: not where they overwrite older ones.
+    /// Returns true when positions of its rows can be taken back: those of a ring overwrite older
+    /// ones.
     pub fn can_truncate(&self) -> bool {
         matches!(self.buffers, Buffers::Slab(_))
     }
@@ -276,8 +277,8 @@ impl KvCache {
         }
     }
 
-    /// What is held of a row's positions from `back` to `until` positions before its end; `None` where they
-    /// are not held.
+    /// The entries of a row's positions from `back` to `until` positions before its end; `None`:
+    /// they are not held.
     pub(super) fn span(&self, row: usize, span: [i32; 2]) -> Option<Span<'_>> {
         match &self.buffers {
             Buffers::Slab(slab) => slab.span(row, span),
@@ -285,7 +286,8 @@ impl KvCache {
         }
     }
 
-    /// What was written in place and may not be on its way, which the caller sends.
+    /// Takes the arrays that were written in place and may not be in flight yet; the caller sends
+    /// them.
     pub(super) fn fresh(&self) -> &[Array] {
         match &self.buffers {
             Buffers::Slab(slab) => slab.fresh(),

@@ -1,4 +1,4 @@
-//! What comes before a file of a prefix, and what may follow it: by digests of ids from the root on.
+//! Ancestors and descendants of a prefix's files, by digests of ids from the root on.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use super::stored::Origin;
 /// The digest of all ids to the end of a block.
 type End = [u8; 32];
 
-/// Where a part lies between others of the same model.
+/// The place of a stored part of a prefix among those of the same model.
 pub(super) struct Lineage {
     /// Blocks before it.
     first: usize,
@@ -50,7 +50,7 @@ impl Use {
     /// Of what is no file of a prefix.
     pub const NONE: Use = Use { last: None, worth: Reverse(usize::MAX) };
 
-    /// Whether it follows a prefix that is not there.
+    /// Returns true when it follows a prefix that is not there.
     pub fn is_orphan(self) -> bool {
         self.last.is_none() && self != Use::NONE
     }

@@ -1,4 +1,4 @@
-//! What rows remember of the positions that they have passed. Nothing here knows layers.
+//! The state that rows keep of the positions they have passed. Nothing here knows layers.
 //!
 //! A layer's keys and values lie in buffers `[b, n_kv_heads, capacity, …]`, all rows ending
 //! at the same place, so that one write serves the whole batch; a shorter row has padding in

@@ -34,7 +34,7 @@ impl Placing {
     }
 }
 
-/// What a layer holds of some positions of a row.
+/// A layer's entries of some positions of a row.
 pub(super) struct Span<'a> {
     pub parts: &'a [Array],
     pub place: Place,
@@ -64,7 +64,7 @@ impl Copies {
         Copies { arrays: layers.into_iter().flatten().collect(), rows: 1, layers: places }
     }
 
-    /// What has to be computed.
+    /// The arrays to be evaluated.
     pub fn arrays(&self) -> &[Array] {
         &self.arrays
     }
@@ -89,7 +89,7 @@ impl Copies {
     }
 }
 
-/// Whether [`copies`] copies several rows at once.
+/// Returns true when [`copies`] copies several rows at once.
 ///
 /// # Errors
 /// Those of MLX.

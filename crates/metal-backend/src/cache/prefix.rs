@@ -40,7 +40,7 @@ pub(crate) struct Usable {
 /// How many bytes copies count, of so many that they take here.
 pub(crate) type Weigh = Box<dyn Fn(u64) -> Result<u64>>;
 
-/// What is kept, within a budget of bytes.
+/// A cache of prefixes, within a budget of bytes.
 pub(crate) struct PrefixCache {
     budget: u64,
     /// Of the budget, what it may have at this time.
@@ -59,7 +59,7 @@ pub(crate) struct PrefixCache {
     roots: HashMap<RopeFactors, Children>,
     /// Counts uses; also the next node's key.
     clock: u64,
-    /// Whether there may be parts that no file holds.
+    /// True when there may be parts that no file holds.
     may_be_unsaved: bool,
 }
 
@@ -69,11 +69,11 @@ struct Node {
     factors: RopeFactors,
     parent: Option<u64>,
     children: Children,
-    /// Where its keys and values lie: in which row, and which block it is there.
+    /// Holds its keys and values: block `at` of the stretch's row `row`.
     stretch: Rc<Stretch>,
     row: usize,
     at: usize,
-    /// What layers cannot go on without from the block's end, where they were there when it was kept.
+    /// Recurrent states at the block's end, if the caches stood there when it was kept.
     snapshot: Option<Snapshot>,
     last_used: u64,
 }
@@ -89,7 +89,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// What the layers hold of these blocks of a row.
+    /// The layers' entries of these blocks of a row.
     fn between(&self, row: usize, first: usize, end: usize) -> Result<Vec<Parts>> {
         self.layers.between(row, (first * BLOCK) as i32, (end * BLOCK) as i32)
     }
@@ -248,12 +248,12 @@ impl PrefixCache {
         ids.saturating_sub(1) / BLOCK * BLOCK
     }
 
-    /// Whether anything is kept.
+    /// Returns true when the budget is not 0.
     pub fn is_on(&self) -> bool {
         self.budget > 0
     }
 
-    /// Whether a row of so many ids has just filled a block.
+    /// Returns true when a row of so many ids has just filled a block.
     pub fn fills_a_block(ids: usize) -> bool {
         ids.is_multiple_of(BLOCK)
     }
@@ -319,7 +319,7 @@ impl PrefixCache {
         }
     }
 
-    /// Whether `bytes` more fit, after forgetting what need not `stay`.
+    /// Makes room for `bytes` more by forgetting what need not `stay`. Returns true when they fit.
     fn make_room(&mut self, bytes: u64, stay: &[u64]) -> bool {
         while self.bytes + bytes > self.most {
             if !self.evict_one(stay) {

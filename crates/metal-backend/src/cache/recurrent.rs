@@ -94,7 +94,7 @@ impl Recurrent {
         Ok(())
     }
 
-    /// Whether the rows of `other`, of the same layer, fit into the places of its own.
+    /// Returns true when the rows of `other`, of the same layer, fit into its slots.
     pub fn has_slots_for(&self, other: &Recurrent) -> bool {
         let alike = |(mine, other): (&Array, &Array)| {
             mine.shape()[1..] == other.shape()[1..] && mine.dtype() == other.dtype()

@@ -17,7 +17,7 @@ pub(super) struct Ring {
     parts: Vec<Array>,
     /// Positions that have passed.
     offset: i32,
-    /// Where the next position is written.
+    /// The index at which the next position is written.
     index: i32,
 }
 

@@ -20,13 +20,13 @@ pub(super) fn slack(window: i32) -> i32 {
 /// Keys and values of a layer for the rows of a batch.
 #[derive(Debug)]
 pub(super) struct Slab {
-    /// What a position sees, where that is not everything before it.
+    /// Positions that a position sees, itself included; `None`: all before it.
     window: Option<i32>,
     /// Each `[b, n_kv_heads, capacity, …]`; none before the first update.
     parts: Vec<Array>,
     /// Positions that are written; all rows end here.
     end: i32,
-    /// Where each row begins.
+    /// Each row's first position in the buffers.
     starts: Vec<i32>,
     /// The next positions are the last ones: no room is left for more.
     is_last: bool,
@@ -104,13 +104,13 @@ impl Slab {
         Ok(Some(Slot { keys, values, at: self.end, starts }))
     }
 
-    /// Whether the next `l` positions have room in the buffers as they are.
+    /// Returns true when the next `l` positions fit into the buffers as they are.
     pub fn has_room(&self, l: i32) -> bool {
         let capacity = self.parts.first().map_or(0, positions);
         self.end + l <= capacity && !self.has_surplus(self.first_seen(self.end))
     }
 
-    /// Takes note that `l` of the positions that were reserved were written, by what is on its way already.
+    /// Takes note that `l` reserved positions were written, by an operation already in flight.
     pub fn fill_in_place(&mut self, l: i32) {
         self.end += l;
     }
@@ -128,13 +128,14 @@ impl Slab {
         async_eval(self.fresh())
     }
 
-    /// What was written in place and may not be on its way, which the caller sends.
+    /// Takes the arrays that were written in place and may not be in flight yet; the caller sends
+    /// them.
     pub fn fresh(&self) -> &[Array] {
         if self.is_fresh.take() { &self.parts } else { &[] }
     }
 
-    /// Whether so much is held before the position `first`, where the slab's window begins, that it is
-    /// time to be rid of it.
+    /// Returns true when so much is held before `first`, the window's first position, that it is
+    /// time to drop it.
     fn has_surplus(&self, first: i32) -> bool {
         self.window.is_some_and(|window| first > slack(window))
     }
@@ -212,7 +213,8 @@ impl Slab {
         Some([rows as i32, heads, capacity, width])
     }
 
-    /// Rows of `sources`, each without so many of its last positions, in buffers of the shape that [`gathered`](Self::gathered) told.
+    /// Rows of `sources`, each without so many of its last positions, in buffers of the shape that
+    /// [`gathered`](Self::gathered) returned.
     pub fn gather(
         sources: &[RowsOf<'_, Slab>],
         buffers: [Array; 2],
@@ -269,7 +271,7 @@ impl Slab {
         sources.iter().map(of).max().unwrap_or(0)
     }
 
-    /// What is held and seen of a row, without so many of its last positions.
+    /// The range of positions held and seen of a row, without so many of its last ones.
     fn held(&self, &(row, left_out): &(usize, i32)) -> Range<i32> {
         let end = self.end - left_out;
         self.seen_from(self.starts[row], end).min(end)..end
@@ -280,7 +282,8 @@ impl Slab {
         self.starts[slot] = self.end;
     }
 
-    /// Whether the rows of `other`, which has the same window, fit into slots of these buffers.
+    /// Returns true when the rows of `other`, which has the same window, fit into slots of these
+    /// buffers.
     pub fn has_slots_for(&self, other: &Slab) -> bool {
         let mut types = self.parts.iter().map(Array::dtype);
         let longest = other.end - other.first_seen(other.end);
@@ -327,7 +330,8 @@ impl Slab {
         Ok(())
     }
 
-    /// So many more positions will come, one part after the other: buffers that are made have room for all of them.
+    /// Takes note that so many more positions will come, chunk by chunk. Buffers that are made have
+    /// room for all of them.
     pub fn will_grow_by(&mut self, more: i32) {
         self.expected = if more > 0 { self.end + more } else { 0 };
     }
@@ -378,8 +382,8 @@ impl Slab {
         Ok(Slab { parts, end: longest, starts, ..Slab::new(0, self.window) })
     }
 
-    /// What is held of a row's positions from `back` to `until` positions before its end; `None` where they
-    /// are not held.
+    /// The entries of a row's positions from `back` to `until` positions before its end; `None`:
+    /// they are not held.
     pub fn span(&self, row: usize, [back, until]: [i32; 2]) -> Option<Span<'_>> {
         let first = self.end - back;
         let is_held = !self.parts.is_empty() && first >= self.starts[row];

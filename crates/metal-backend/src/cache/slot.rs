@@ -1,15 +1,15 @@
-//! Where the kernel of a step writes.
+//! The buffers into which the kernel of a step writes.
 
 use mlx_ffi::{Array, Result};
 
-/// Where one more position of each row goes, to be written in place.
+/// Buffers into which a kernel writes one more position of each row in place.
 #[derive(Debug)]
 pub(crate) struct Slot {
     /// `[b, n_kv_heads, capacity, head_dim]`.
     pub keys: Array,
     /// As the keys; the same buffer where a value is the beginning of its key.
     pub values: Array,
-    /// Where the position goes.
+    /// The index of that position in the buffers.
     pub at: i32,
     /// Each row's first position.
     pub starts: Vec<i32>,

@@ -1,10 +1,10 @@
-//! What a layer remembers of each row's past, and what that takes.
+//! Kinds and sizes of the state that a layer keeps of each row's past.
 
 use super::buffer::STEP;
 use super::slab::slack;
 use super::storage::Storage;
 
-/// What a layer remembers of each row's past: a closed set, as the mixers are.
+/// The kind of state that a layer keeps of each row: a closed set, as the mixers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StateSpec {
     /// Keys and values of positions.
@@ -22,7 +22,8 @@ pub(crate) enum StateSpec {
 pub(crate) struct RecurrentSpec {
     /// The inputs of a short convolution that its next position sees: positions, channels.
     pub convolution: [i32; 2],
-    /// What is added up, in F32: heads, and the rows and columns of each; `None`: nothing.
+    /// The matrices that the recurrence sums up, in F32: heads, rows and columns; `None`: there are
+    /// none.
     pub state: Option<[i32; 3]>,
 }
 
@@ -70,7 +71,7 @@ impl Growth {
     /// Positions kept from the beginning where a context length bounds a cache.
     const CONTEXT_KEEP: i32 = 4;
 
-    /// What a layer that sees `window` positions keeps under a context length.
+    /// The growth of a layer that sees `window` positions, under a context length.
     fn new(window: Option<i32>, context_length: Option<i32>) -> Growth {
         match (window, context_length) {
             (Some(window), limit) if limit.is_none_or(|limit| window <= limit) => {
@@ -114,7 +115,7 @@ impl KvSpec {
 }
 
 impl StateSpec {
-    /// What `layers` remember under a context length; `state` tells it of one of them.
+    /// The state of each of `layers` under a context length; `state` gives it for one of them.
     ///
     /// A context length bounds what grows. A window bounds its layer already and stays as it is, unless
     /// no layer grows: then the context length bounds the windows above it, since it would do nothing.
@@ -131,7 +132,7 @@ impl StateSpec {
         layers.iter().map(of_layer).collect()
     }
 
-    /// What it takes where keys and values are held by `storage` and have `dtype_size` bytes each.
+    /// Its cost if keys and values are held by `storage` and have `dtype_size` bytes each.
     pub fn cost(self, storage: Storage, dtype_size: u64) -> StateCost {
         let elements = |sizes: &[i32]| sizes.iter().map(|size| *size as u64).product::<u64>();
         let of_kv = |KvSpec { n_kv_heads, key_dim, value_dim, .. }| {
@@ -174,8 +175,9 @@ impl StateSpec {
         }
     }
 
-    /// Whether positions of a row that ends after at most `total` ones can be taken back. A recurrent state is
-    /// that after the last one, and past a bound new positions overwrite old ones.
+    /// Returns true when positions of a row that ends after at most `total` ones can be taken back.
+    /// A recurrent state is only that after the last one. Past a bound, new positions overwrite old
+    /// ones.
     pub fn can_truncate(self, total: usize) -> bool {
         let is_kept = |kv: KvSpec| match kv.growth {
             Growth::Bounded { limit, .. } => total <= limit as usize,
@@ -184,7 +186,7 @@ impl StateSpec {
         self.recurrent().is_none() && self.kv().is_none_or(is_kept)
     }
 
-    /// Whether it takes more with every position, however many have passed.
+    /// Returns true when every further position takes more memory, however many have passed.
     pub fn grows(self) -> bool {
         self.kv().is_some_and(|kv| kv.growth == Growth::Growing)
     }

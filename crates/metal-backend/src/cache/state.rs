@@ -1,4 +1,4 @@
-//! What one layer remembers of the rows of a batch.
+//! The state that one layer keeps of the rows of a batch.
 
 use mlx_ffi::{Array, Dtype, Result, async_eval, ops};
 
@@ -9,7 +9,7 @@ use super::recurrent::Recurrent;
 use super::spec::StateSpec;
 use super::storage::Storage;
 
-/// What one layer remembers of the rows of a batch: a closed set, as the mixers are.
+/// The state that one layer keeps of the rows of a batch: a closed set, as the mixers are.
 #[derive(Debug)]
 pub(crate) enum State {
     /// Keys and values of positions.
@@ -72,12 +72,12 @@ impl State {
         }
     }
 
-    /// Whether the next position has room where the others are.
+    /// Returns true when the next position fits into the buffers as they are.
     pub fn has_room(&self) -> bool {
         self.parts().0.is_none_or(KvCache::has_room)
     }
 
-    /// Takes note that `l` reserved positions were written, by what is on its way already.
+    /// Takes note that `l` reserved positions were written, by an operation already in flight.
     pub fn fill_in_place(&mut self, l: i32) {
         if let Some(cache) = self.parts_mut().0 {
             cache.fill_in_place(l);
@@ -101,12 +101,12 @@ impl State {
         cache.into_iter().chain(state).flatten()
     }
 
-    /// Whether other rows can join.
+    /// Returns true when other rows can join.
     pub fn can_join(&self) -> bool {
         self.parts().0.is_none_or(KvCache::can_join)
     }
 
-    /// Whether going on from a position needs a snapshot that was taken there.
+    /// Returns true when a row can only resume where a snapshot was taken.
     pub fn needs_snapshots(&self) -> bool {
         self.parts().1.is_some()
     }
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Whether the rows of `other`, of the same layer, fit into slots of its buffers.
+    /// Returns true when the rows of `other`, of the same layer, fit into slots of its buffers.
     pub fn has_slots_for(&self, other: &State) -> bool {
         let ((cache, state), (other_cache, other_state)) = (self.parts(), other.parts());
         let caches_fit = match (cache, other_cache) {
@@ -197,13 +197,14 @@ impl State {
         state.map_or(Ok(()), |state| state.keep(rows))
     }
 
-    /// What is held of a row's positions from `back` to `until` positions before its end; `None` where they
-    /// are not held. A recurrent state has none.
+    /// The entries of a row's positions from `back` to `until` positions before its end; `None`:
+    /// they are not held. A recurrent state has none.
     pub(super) fn span(&self, row: usize, span: [i32; 2]) -> Option<Span<'_>> {
         self.parts().0.map_or(Some(Span::NOTHING), |cache| cache.span(row, span))
     }
 
-    /// What was written in place and may not be on its way, which the caller sends.
+    /// Takes the arrays that were written in place and may not be in flight yet; the caller sends
+    /// them.
     pub(super) fn fresh(&self) -> &[Array] {
         self.parts().0.map_or(&[], KvCache::fresh)
     }

@@ -38,7 +38,7 @@ impl Storage {
         }
     }
 
-    /// What `parts` stand for, in `dtype`.
+    /// The values that `parts` hold, in `dtype`.
     pub fn unpack(self, parts: &[Array], dtype: Dtype) -> Result<Array> {
         match (self, parts) {
             (Storage::Packed(quantization), [weight, scales, rest @ ..]) => {

@@ -42,7 +42,7 @@ pub(crate) struct PrefixStore {
     lineages: Lineages,
     /// Bytes of the files of all models, as far as this process knows.
     bytes: u64,
-    /// What users are to be told.
+    /// Notices that users have not been shown yet.
     notices: Vec<String>,
     /// Nothing can be written any more.
     is_off: bool,
@@ -157,7 +157,7 @@ impl PrefixStore {
         }
     }
 
-    /// What users are to be told since the last call.
+    /// Takes the notices for users since the last call.
     pub fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }

@@ -22,7 +22,7 @@ const DTYPES: [(&str, Dtype); 5] = [
     ("U8", Dtype::U8),
 ];
 
-/// What is known of a part of a prefix.
+/// The kind of a part of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Part {
     /// The keys and values of the last blocks, from this one on.
@@ -40,7 +40,7 @@ pub(crate) struct Stored {
     pub(super) layers: Vec<Parts>,
 }
 
-/// Where a part begins and ends.
+/// The origin of a part: the ids to its end, and the blocks before it.
 pub(super) struct Origin {
     /// From the root to the part's end.
     pub ids: Vec<u32>,
@@ -77,7 +77,7 @@ struct Header {
 }
 
 impl Stored {
-    /// Whether it is the state behind the last id.
+    /// Returns true for the state behind the last id.
     pub fn is_state(&self) -> bool {
         matches!(self.part, Part::State { .. })
     }

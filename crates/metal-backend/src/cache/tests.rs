@@ -41,7 +41,7 @@ fn seen(view: &View, l: i32, i: i32) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// What a row with this number sees from `position`.
+/// The values that the row with this number sees from `position`.
 fn expected(row: usize, position: i32, window: Option<i32>) -> Vec<f32> {
     let first = window.map_or(0, |window| (position + 1 - window).max(0));
     (first..=position).map(|p| (row * 10_000) as f32 + p as f32).collect()

@@ -5,7 +5,8 @@ use mlx_ffi::Result;
 use super::state::State;
 
 impl State {
-    /// Whether positions of its rows can be taken back: a recurrent state is that after the last one.
+    /// Returns true when positions of its rows can be taken back. A recurrent state is only that
+    /// after the last one.
     pub(super) fn can_truncate(&self) -> bool {
         match self {
             State::Kv(cache) => cache.can_truncate(),

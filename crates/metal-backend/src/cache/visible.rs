@@ -1,4 +1,4 @@
-//! What a query position may attend to.
+//! The keys that a query position may attend to.
 
 use std::ops::Range;
 
@@ -28,12 +28,12 @@ pub(crate) enum Mask {
     None,
     /// Everything up to itself.
     Causal,
-    /// Where true: `[b or 1, 1, l, n]`.
+    /// True for the keys that a query sees: `[b or 1, 1, l, n]`.
     Array(Array),
 }
 
 impl Visible {
-    /// What `l` queries see of `n` keys, of which each row has its own from `starts` on.
+    /// The keys that `l` queries see, of `n`, of which each row has its own from `starts` on.
     pub fn new(starts: Vec<i32>, l: i32, n: i32, window: Option<i32>) -> Visible {
         let starts = if starts.iter().any(|start| *start > 0) { starts } else { Vec::new() };
         let window = window.filter(|window| l > 1 && n > *window);

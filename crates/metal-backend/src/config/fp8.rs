@@ -1,4 +1,4 @@
-//! What a config says of weights that are floats of 8 bits (`quant_method` `fp8`).
+//! The config's entry for weights that are floats of 8 bits (`quant_method` `fp8`).
 
 use super::Config;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! What a config says of packed weights.
+//! The config's entry for packed weights.
 
 use mlx_ffi::{QuantMode, Quantization};
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// The keys that it is under: MLX's, and that of transformers.
 const KEYS: [&str; 2] = ["quantization", "quantization_config"];
-/// What says how a module is packed.
+/// The keys that say how a module is packed.
 const PARTS: [&str; 3] = ["mode", "bits", "group_size"];
 
 /// The object that speaks of packed weights. It is borrowed: it may have an entry for each of thousands of modules, and
@@ -95,7 +95,7 @@ impl Config {
     }
 }
 
-/// What `fields`, which go by `name` in errors, say of a module.
+/// Reads how a module is packed from `fields`, which go by `name` in errors.
 fn quantization_of(fields: &Map<String, Value>, name: String) -> Result<Quantization> {
     let entry = Config { name, fields: parts(fields) };
     let mode = match entry.opt_text("mode")? {
@@ -115,7 +115,7 @@ fn quantization_of(fields: &Map<String, Value>, name: String) -> Result<Quantiza
     Ok(quantization)
 }
 
-/// What says how a module is packed, without the entries beside it.
+/// Keeps the keys that say how a module is packed, without the entries beside them.
 fn parts(fields: &Map<String, Value>) -> Map<String, Value> {
     only(fields, &PARTS)
 }

@@ -99,9 +99,9 @@ pub(crate) enum RopeScaling {
         beta_fast: f64,
         /// Rotations below which a dimension is scaled in full.
         beta_slow: f64,
-        /// What queries and keys are multiplied with.
+        /// The factor of queries and keys.
         attention_factor: f64,
-        /// Whether the bounds between the two are rounded to whole dimensions.
+        /// The bounds between the two are rounded to whole dimensions.
         truncate: bool,
     },
     /// The first pairs of a whole head turn, by the frequencies that they have there; the others do not
@@ -121,7 +121,7 @@ pub(crate) enum RopeScaling {
         long_factor: Vec<f64>,
         /// The context that the model was trained on first.
         original_max_position_embeddings: i32,
-        /// What queries and keys are multiplied with, whatever the length.
+        /// The factor of queries and keys, at every length.
         attention_factor: f64,
     },
 }
@@ -247,8 +247,8 @@ impl Config {
         Ok(config)
     }
 
-    /// What scores are multiplied with beside 1 / √width where YaRN stretches the positions (DeepSeek):
-    /// the square of `0.1 mscale_all_dim ln factor + 1`. 1 for other encodings.
+    /// The factor of scores beside 1 / √width where YaRN stretches the positions (DeepSeek): the
+    /// square of `0.1 mscale_all_dim ln factor + 1`. 1 for other encodings.
     ///
     /// # Errors
     /// A parameter of another type.

@@ -1,4 +1,4 @@
-//! Whether what a conversion would write loads: seen before the first weight is read.
+//! Checks that the result of a conversion will load, before the first weight is read.
 
 use mlx_ffi::Dtype;
 

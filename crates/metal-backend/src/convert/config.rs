@@ -7,7 +7,7 @@ use super::python_json;
 use crate::error::{Result, load};
 use crate::files::ModelFiles;
 
-/// What the config says of a tower that sees.
+/// The key of the vision tower's config.
 const VISION: &str = "vision_config";
 
 /// The text of the new config for a model of the `model_type` `family`: that of `source`, sorted, with the
@@ -53,7 +53,7 @@ pub(super) fn text(
     Ok(python_json::dump(&Value::Object(fields)))
 }
 
-/// What mlx-lm adds to a config while it reads it.
+/// Adds the defaults that mlx-lm adds to a config while it reads it.
 fn fill_in(family: &str, fields: &mut Map<String, Value>) {
     let vocabulary = fields.get("vocab_size").cloned();
     let Some(Value::Object(text)) = fields.get_mut("text_config") else {

@@ -1,4 +1,4 @@
-//! What mlx-lm changes in the released tensors of each family: names, and forms.
+//! mlx-lm's changes to the released tensors of each family: names, and forms.
 
 use super::falcon_h1;
 use super::sight::is_of_tower;
@@ -16,7 +16,7 @@ const TWO_LAYERS: &[(&str, &str)] = &[("up_proj", "fc1"), ("down_proj", "fc2")];
 /// The tensors of a packed module; a plain one has the first.
 const PARTS: [&str; 3] = ["weight", "scales", "biases"];
 
-/// What gate, up and down of all experts are called then.
+/// The names of gate, up and down where the tensors of all experts are put together.
 const SWITCH_MLP: [&str; 3] =
     [".switch_mlp.gate_proj.weight", ".switch_mlp.up_proj.weight", ".switch_mlp.down_proj.weight"];
 const SWITCH_GLU: [&str; 3] = [
@@ -30,7 +30,7 @@ pub(super) const TIE: &str = "tie_word_embeddings";
 /// Token embeddings where no module stands around the model.
 const ENTRIES: [&str; 2] = ["embed_tokens.", "embeddings.tok_embeddings."];
 
-/// Whether no output layer is written: the config says that the embeddings are it.
+/// Returns true when no output layer is written: the config says that the embeddings are it.
 ///
 /// # Errors
 /// A value that is no flag.
@@ -108,7 +108,7 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
     Ok(())
 }
 
-/// Whether a tensor is a leftover of training or of another program, by its name alone.
+/// Returns true for a leftover of training or of another program, by its name alone.
 fn is_leftover(name: &str) -> bool {
     const PARTS: [&str; 8] = [
         "rotary_emb.",
@@ -124,7 +124,7 @@ fn is_leftover(name: &str) -> bool {
     PARTS.iter().any(|part| name.contains(part)) || CLIPS.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether `name` is the `part` of a module called `module`, wherever that stands.
+/// Returns true when `name` is the `part` of a module called `module`, at any depth.
 fn is_part(name: &str, module: &str, part: &str) -> bool {
     let own = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('.'));
     let path = own.and_then(|path| path.strip_suffix(module));

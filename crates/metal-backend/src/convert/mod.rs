@@ -39,7 +39,7 @@ use plan::{Item, Plan};
 use tensors::of_tensor;
 use written::{Planned, Shards, write_text};
 
-/// What was written.
+/// The result of a conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
     /// Modules whose weights are packed now.

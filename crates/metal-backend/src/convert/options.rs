@@ -1,4 +1,4 @@
-//! What a conversion is asked for.
+//! The options of a conversion.
 
 use inference_core::{Dtype, Error, Result};
 use mlx_ffi::{QuantMode, Quantization};
@@ -10,7 +10,7 @@ pub struct QuantiseOptions {
     pub default: Packing,
     /// More bits for some modules, by a recipe of mlx-lm.
     pub recipe: Option<Recipe>,
-    /// What the user says of modules by their paths; the last one that fits a module holds.
+    /// The user's rules for modules by their paths; the last one that fits a module holds.
     pub rules: Vec<Rule>,
     /// The type of everything that is not packed, and of scales; `None`: the one that the config names, or
     /// what the checkpoint has.
@@ -85,7 +85,7 @@ impl Recipe {
     }
 }
 
-/// What the user says of the modules whose paths fit a pattern.
+/// The user's rule for the modules whose paths fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// A path such as `model.layers.0.mlp.down_proj`, in which `*` stands for any text.
@@ -121,13 +121,13 @@ impl Rule {
         Ok(Rule { pattern: pattern.to_owned(), quantization })
     }
 
-    /// Whether the pattern fits the module at `path`.
+    /// Returns true when the pattern fits the module at `path`.
     pub(super) fn matches(&self, path: &str) -> bool {
         fits(&self.pattern, path)
     }
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for any text.
+/// Returns true when `text` fits `pattern`, in which `*` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(first) else { return false };

@@ -118,7 +118,7 @@ pub(super) fn compare(family: &str, a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Where `part` stands among the parts of `parent`; behind all known ones where it is not known.
+/// The rank of `part` among the parts of `parent`; the last one where it is not known.
 fn place(family: &str, parent: &str, part: &str) -> usize {
     let of_parent = || ROWS.iter().filter(|(known, ..)| *known == parent);
     let own = of_parent().find(|(_, families, _)| families.split(' ').any(|name| name == family));

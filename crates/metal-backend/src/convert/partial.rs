@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::error::{Result, load};
 
-/// What the name of such a folder ends with.
+/// The end of such a folder's name.
 const END: &str = ".partial";
 
 /// A folder that is removed unless it became whole. Nobody else removes it while it is locked, and the lock ends with the
@@ -104,7 +104,7 @@ fn lock(path: &Path) -> Option<(File, bool)> {
     ((own.dev(), own.ino()) == (found.dev(), found.ino())).then_some((folder, is_sure))
 }
 
-/// Whether nothing in the folder has changed for a day, so that no process works on it.
+/// Returns true when nothing in the folder has changed for a day: no process works on it.
 fn is_old(path: &Path) -> bool {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let entries = fs::read_dir(path).into_iter().flatten();
@@ -124,7 +124,7 @@ fn name(target: &Path, own: &str) -> OsString {
     name
 }
 
-/// Whether `path` has a name of a folder in which `target` grows.
+/// Returns true when `path` has a name of a folder in which `target` grows.
 fn is_of(target: &Path, path: &Path) -> bool {
     let bytes = |path: &Path| path.file_name().unwrap_or_default().as_bytes().to_vec();
     let (target, found) = (bytes(target), bytes(path));

@@ -1,4 +1,4 @@
-//! What a conversion writes: every tensor with its form, before any weight is read.
+//! The plan of a conversion: every tensor with its form, before any weight is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,7 +7,7 @@ use super::options::{Recipe, Rule};
 use super::value;
 use crate::error::{Error, Result};
 
-/// What happens to one module.
+/// The decision for one module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// It stays as it is.
@@ -20,7 +20,7 @@ pub(super) enum Choice {
     Own(Quantization, NamesMode),
 }
 
-/// Whether an entry says `"mode"`; mlx-lm's own rules do not.
+/// True when an entry says `"mode"`; mlx-lm's own rules do not.
 pub(super) type NamesMode = bool;
 
 /// Decides for every module of one model.
@@ -32,7 +32,7 @@ pub(super) struct Precision<'a> {
 }
 
 impl Precision<'_> {
-    /// What happens to the module at `path`, whose weight is `weight`.
+    /// Decides for the module at `path`, whose weight is `weight`.
     ///
     /// # Errors
     /// A rule of the user's whose groups do not divide the weight's columns.
@@ -100,7 +100,8 @@ impl Precision<'_> {
     }
 }
 
-/// Whether the tensor keeps its type where all others are cast: what routers and recurrences add up in F32.
+/// Returns true for a tensor that keeps its type where all others are cast.
+/// Routers and recurrences add these up in F32.
 pub(super) fn keeps_type(family: &str, name: &str) -> bool {
     let is_bias = name.contains("e_score_correction_bias");
     match family {

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use inference_text::json::standard_json;
 use serde_json::Value;
 
-/// What a string begins with that stands for a number which [`Value`] may change: the number as Python writes it follows.
+/// The prefix of a string that stands for a number which [`Value`] may change.
+/// The number as Python writes it follows.
 const NUMBER: &str = "\0number ";
 
 /// The value of `text`. Floats, and whole numbers beyond 64 bits, are strings in it that [`dump`] writes as Python writes
@@ -61,7 +62,7 @@ fn string_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// What Python writes for the number `word`, where [`Value`] may change it.
+/// Python's text for the number `word`, where [`Value`] may change it.
 fn changed(word: &str) -> Option<String> {
     let digits = word.strip_prefix('-').unwrap_or(word);
     let (whole, rest) = digits.split_at(digits.bytes().take_while(u8::is_ascii_digit).count());

@@ -1,4 +1,4 @@
-//! What sees in a checkpoint: left out as mlx-lm does, or kept unpacked as mlx-vlm does.
+//! The vision towers of checkpoints: left out as mlx-lm does, or kept unpacked as mlx-vlm does.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const TOWERS: &[&str] = &[
 /// Channels of a picture.
 const CHANNELS: i32 = 3;
 
-/// Whether the tensor is part of a tower that sees or hears.
+/// Returns true when the tensor is part of a tower that sees or hears.
 pub(super) fn is_of_tower(name: &str) -> bool {
     let own = name.strip_prefix("model.").unwrap_or(name);
     TOWERS.iter().any(|tower| own.starts_with(tower))
@@ -86,7 +86,7 @@ fn named(family: &str, name: &str) -> Option<String> {
     }
 }
 
-/// What no program computes with: wavelengths and the numbers of places.
+/// Returns true for buffers that no program computes with: wavelengths and position numbers.
 fn is_buffer(name: &str) -> bool {
     name.ends_with(".inv_freq") || name.ends_with(".position_ids")
 }

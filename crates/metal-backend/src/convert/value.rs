@@ -68,7 +68,7 @@ impl Value {
         Ok(Value { shape, dtype, make: Rc::new(make) })
     }
 
-    /// What `change` makes of it, which has `shape`.
+    /// Maps it through `change`, whose result has `shape`.
     pub fn map(
         self,
         shape: Vec<i32>,

@@ -18,7 +18,7 @@ use crate::load::mlx_dtype;
 use crate::models;
 use crate::weights::{Checkpoint, Totals, Weights};
 
-/// What is needed to load a model.
+/// The opened files of a model: configs and headers, of which it can be built.
 pub(super) struct Opened {
     pub recipe: Recipe,
     pub config: Config,
@@ -62,10 +62,10 @@ impl Opened {
         Ok(Opened { recipe, config, device, kernels, dtype, checkpoint, dense })
     }
 
-    /// Builds the model on this thread. With `only_describe`, of empty stand-ins.
+    /// Builds the model on this thread. With `only_describe`, of empty placeholders.
     ///
     /// # Errors
-    /// What does not fit, with the file or the folder.
+    /// A key or a tensor that is missing or does not fit, with the file or the folder.
     pub fn build(&self, only_describe: bool) -> Result<(Network, Totals)> {
         let at_folder = |error: Error| error.at(&self.recipe.files.folder());
         let Opened { config, kernels, dtype, checkpoint, .. } = self;

@@ -16,7 +16,7 @@ pub(super) struct Dense {
     pub activation: DenseActivation,
 }
 
-/// Where a projection lies.
+/// The place of a projection's weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DensePlace {
     /// In a folder of its own.
@@ -25,7 +25,7 @@ pub(super) enum DensePlace {
     Weights(String),
 }
 
-/// What follows a projection of vectors.
+/// The activation behind a projection of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DenseActivation {
     Identity,

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::files::ModelFiles;
 use crate::weights::Checkpoint;
 
-/// What the names of the projections begin with; a number follows.
+/// The prefix of the projections' names; a number follows.
 const DENSE: &str = "dense.";
 
 /// The projections among the weights of `files`, none where there are none.

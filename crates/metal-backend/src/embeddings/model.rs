@@ -64,7 +64,7 @@ impl MlxEmbeddingModel {
         Ok(MlxEmbeddingModel { info, texts, turns })
     }
 
-    /// What can be told of a folder without reading weights.
+    /// Describes the model in a folder without reading weights.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -108,7 +108,7 @@ fn described(
     Ok((opened, texts, info))
 }
 
-/// What the model is.
+/// The description of the model.
 fn info(
     opened: &Opened,
     network: &Network,
@@ -155,7 +155,7 @@ fn info(
 }
 
 impl MlxEmbeddingModel {
-    /// What `work` makes of rows, in their order.
+    /// Runs `work` on rows, and returns a result for each in their order.
     fn run(&self, rows: Vec<Row>, work: Work, cancel: &CancelToken) -> Result<Vec<Vec<f32>>> {
         let (reply, answer) = mpsc::channel();
         self.turns.submit(RowsJob { rows, work, cancel: cancel.clone(), reply })?;

@@ -22,11 +22,11 @@ pub(super) struct Network {
     pub encoder: TextEncoder,
     /// Behind the pooling.
     pub dense: Vec<Projection>,
-    /// What scores pairs by their states.
+    /// The head that scores pairs by their states.
     pub head: Option<ClassHead>,
-    /// What scores pairs by the logits behind them: the ids of yes and of no.
+    /// The ids of yes and of no, whose logits behind a pair score it.
     pub score_ids: Option<[u32; 2]>,
-    /// Whether the tokens of a prompt count for the pooling.
+    /// The tokens of a prompt count for the pooling.
     pub include_prompt: bool,
     pub device: Device,
 }
@@ -49,7 +49,7 @@ impl Projection {
 }
 
 impl Network {
-    /// Whether it scores pairs.
+    /// Returns true when it scores pairs.
     pub fn scores(&self) -> bool {
         self.head.is_some() || self.score_ids.is_some()
     }
@@ -80,7 +80,7 @@ impl Network {
     /// The vectors of rows, one behind the other.
     ///
     /// # Errors
-    /// What does not fit the memory; those of MLX; a model that computes no numbers.
+    /// Rows that do not fit the memory; errors of MLX; a model that computes no numbers.
     pub fn vectors(&self, rows: &[&Row], pooling: Pooling) -> Result<Vec<f32>> {
         let (states, texts) = self.states(rows)?;
         let mut vectors = pooled(&states, &self.pooled_texts(rows, &texts), pooling)?;
@@ -127,7 +127,7 @@ impl Network {
         Ok((self.encoder.encode(&ids, &kinds, &texts)?, texts))
     }
 
-    /// Where the positions lie that count for the pooling of each row.
+    /// The positions of each row that count for its pooling.
     fn pooled_texts<'a>(&self, rows: &[&Row], texts: &'a Texts) -> Pooled<'a> {
         let span = |(row, own): (&&Row, Range<i32>)| {
             let skipped = if self.include_prompt { 0 } else { row.prompt as i32 };

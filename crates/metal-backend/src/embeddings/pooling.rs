@@ -8,10 +8,10 @@ use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
 use crate::layers::{Group, Texts};
 
-/// Where the positions lie that count for the vector of each text.
+/// The positions that count for the vector of each text.
 pub(super) struct Pooled<'a> {
     pub spans: Vec<Range<i32>>,
-    /// Where texts are pooled by groups and not one after the other: how they lie.
+    /// The layout of the texts, where they are pooled by groups and not one after the other.
     pub groups: Option<&'a Texts>,
 }
 

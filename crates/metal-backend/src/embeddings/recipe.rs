@@ -1,4 +1,4 @@
-//! What a model's own files say of vectors and scores: sentence-transformers' modules and prompts.
+//! How vectors and scores are made by a model's files: sentence-transformers' modules and prompts.
 
 use std::path::Path;
 
@@ -25,27 +25,27 @@ const FLAGS: [(&str, Pooling); 6] = [
 /// More than this is what tokenizers state that have no limit.
 const NO_LIMIT: f64 = 1e9;
 
-/// What a model's own files say of vectors and scores.
+/// How vectors and scores are made, as the model's own files state it.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     /// The folder of the transformer.
     pub files: ModelFiles,
-    /// Whether there is a list of modules.
+    /// There is a list of modules.
     pub has_modules: bool,
     pub pooling: Option<Pooling>,
-    /// Whether the tokens of a prompt count for the pooling.
+    /// The tokens of a prompt count for the pooling.
     pub include_prompt: bool,
     /// The projections behind the pooling, in their order.
     pub dense: Vec<Dense>,
-    /// Whether vectors get the length 1 in the end.
+    /// Vectors get the length 1 in the end.
     pub normalizes: bool,
     /// The ids whose logits make a score: for yes, and for no.
     pub score_ids: Option<[u32; 2]>,
     /// The most tokens of a text, where the files say.
     pub max_tokens: Option<usize>,
-    /// Whether texts are made lower case.
+    /// Texts are made lower case.
     pub lower_case: bool,
-    /// Whether the model is told which text of a pair a token belongs to.
+    /// The model gets as input which text of a pair a token belongs to.
     pub tells_kinds: bool,
     pub prompts: Vec<(String, String)>,
     pub default_prompt: Option<String>,
@@ -88,7 +88,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Whether projections lie among the model's weights.
+    /// Returns true when projections lie among the model's weights.
     pub fn has_own_dense(&self) -> bool {
         self.dense.iter().any(|dense| matches!(dense.place, DensePlace::Weights(_)))
     }

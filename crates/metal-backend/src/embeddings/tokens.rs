@@ -9,7 +9,7 @@ use inference_text::{Frame, TextError, Tokenizer};
 /// The instruction of Qwen's rerankers where none is given.
 pub(super) const QWEN_INSTRUCTION: &str =
     "Given a web search query, retrieve relevant passages that answer the query";
-/// What is written before a pair, and behind it, for Qwen's rerankers.
+/// The texts before and behind a pair for Qwen's rerankers.
 const QWEN_AROUND: [&str; 2] = [
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
@@ -44,7 +44,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// What is read of a tokenizer, for texts of at most `max_tokens`.
+    /// Prepares `tokenizer` for texts of at most `max_tokens`.
     ///
     /// # Errors
     /// Those of the tokenizer.

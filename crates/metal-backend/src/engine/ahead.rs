@@ -1,25 +1,25 @@
-//! What a step draws before the draws of the step before are read.
+//! Run-ahead: draws that a step queues before those of the step before are read.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sampling::Sampler;
 
-/// What is drawn before the draws of the step before are read.
+/// The draws that a step queues before those of the step before are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ahead {
     /// A row has to know what was drawn.
     Nothing,
-    /// What each row asks for.
+    /// Each row's own draw.
     Draws,
     /// The most likely ids, which ranks find without the logits of each other.
     MostLikely,
-    /// What each row asks for, among so many of the most likely ids: ranks exchange these.
+    /// Each row's own draw among so many of the most likely ids, which ranks exchange.
     Top(usize),
 }
 
 impl Ahead {
-    /// What rows with these samplers allow. Where the logits are split between ranks, each has those of `fewest` ids at
-    /// least.
+    /// The run-ahead that rows with these samplers allow.
+    /// If ranks split the logits, each rank has those of at least `fewest` ids.
     pub fn of<'a>(
         mut samplers: impl Iterator<Item = &'a Sampler> + Clone,
         fewest: Option<usize>,
@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// What rows allow that have drawn once by these options.
+    /// The run-ahead of rows with these options that have drawn once.
     fn allowed(all: &[GenerateOptions], fewest: Option<usize>) -> Ahead {
         use_device(Device::Cpu).expect("a CPU");
         let sampler = |options: &GenerateOptions| {

@@ -98,7 +98,7 @@ pub(super) fn keep_of(work: u64, limit: u64) -> Result<()> {
     Ok(())
 }
 
-/// What is known of the device's memory, looked at now and then.
+/// The state of the device's memory, as of the last look.
 pub(super) struct Watch {
     device: Device,
     seen: Option<Instant>,
@@ -144,7 +144,7 @@ impl Watch {
         self.room.map_or(limit, |room| room.min(limit))
     }
 
-    /// Whether there is memory to begin something with.
+    /// Checks that there is memory to begin something with.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], for what is done in `phase`.

@@ -12,27 +12,29 @@ use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, Pr
 const LAYERS_AT_ONCE: usize = 4;
 /// Positions of a short pass, which the host is hardly ahead of.
 const SHORT: i32 = 1024;
-/// Layers of a longer pass that are sent first. Then as many are sent as are on their way: the device computes these meanwhile.
+/// Layers of a longer pass that are sent first.
+/// Then as many are sent as are in flight: the device computes these meanwhile.
 const FIRST_LAYERS: usize = 2;
 
-/// What sends the layers of prompts to the device.
+/// Sends the layers of prompts to the device.
 #[derive(Debug, Default)]
 pub(super) struct Dispatcher {
-    /// What is known of passes of few rows, and of many: their products differ.
+    /// Knowledge of passes of few rows, and of many: their products differ.
     known: [Known; 2],
-    /// Whether the last layer has operations that are not ours where only some positions are needed of it.
+    /// Of each: the last layer has operations that are not ours where only some of its positions
+    /// are needed.
     ends_by_mlx: [bool; 2],
     device: Option<mlx_ffi::Dispatcher>,
-    /// Whether passes in which rows decode have operations that are not ours.
+    /// Passes in which rows decode have operations that are not ours.
     cannot_mix: bool,
-    /// Whether kernels were compiled for what was sent since that was asked last.
+    /// Kernels were compiled for what was sent since the last query.
     has_compiled: bool,
-    /// Whether what was written into caches last is held with what it was taken from.
+    /// The sources of what was last written into caches are still held.
     holds_written: bool,
-    /// Bytes of that since it was last waited for, and how many may be on their way.
+    /// Bytes of those writes since the last wait, and how many of them may be in flight.
     written: [u64; 2],
     captures: PromptCaptures,
-    /// Whether passes may be filled up, which changes the order of sums.
+    /// Passes may be filled up, which changes the order of sums.
     fills: bool,
     /// Ranks that sum on GPUs: all send the same layers.
     ranks: Option<Group>,
@@ -43,7 +45,7 @@ fn class_of(positions: i32) -> usize {
     usize::from(positions > cuda::MOST_SEVERAL_ROWS)
 }
 
-/// What is known of the layers of a model.
+/// Knowledge of a model's layers: which ones can be sent past MLX.
 #[derive(Debug)]
 enum Known {
     /// So far, these were sent; each is tried by itself.
@@ -143,8 +145,9 @@ impl Dispatcher {
         caches.truncate(&filling)
     }
 
-    /// Takes a pass through its next `count` layers, which are on their way then, or still lazy. Of the last
-    /// layer, only what caches hold is computed unless `ends` are needed. True once it is through all of them.
+    /// Takes a pass through its next `count` layers, which are then in flight or still lazy.
+    /// Of the last layer, only what caches hold is computed unless `ends` are needed. Returns true
+    /// once the pass is through all of them.
     ///
     /// # Errors
     /// Those of MLX and of CUDA.
@@ -251,12 +254,13 @@ impl Dispatcher {
         Ok(false)
     }
 
-    /// Whether rows had better not decode in passes of prompts: MLX would compute them.
+    /// Returns true when rows should not decode in passes of prompts: MLX would compute them.
     pub fn cannot_mix(&self) -> bool {
         self.cannot_mix
     }
 
-    /// What is written into caches is waited for once it has more than `bytes`: until then, so much is held of what they had before.
+    /// Lets up to `bytes` of writes into caches stay in flight, and waits for more.
+    /// Until then, the sources of these writes are held.
     pub fn hold(&mut self, bytes: u64) {
         self.written = [0, bytes];
     }
@@ -296,12 +300,12 @@ impl Dispatcher {
         Ok(sent)
     }
 
-    /// Whether kernels were compiled for what was sent since this was asked last.
+    /// Returns true when kernels were compiled for what was sent since the last call.
     pub fn take_has_compiled(&mut self) -> bool {
         std::mem::take(&mut self.has_compiled)
     }
 
-    /// Waits for what is on its way.
+    /// Waits for all that is in flight.
     ///
     /// # Errors
     /// Those of CUDA.
@@ -310,13 +314,13 @@ impl Dispatcher {
         self.device.as_mut().map_or(Ok(()), mlx_ffi::Dispatcher::wait)
     }
 
-    /// Whether all layers of passes of few positions are known to be sent past MLX.
+    /// Returns true when all layers of passes of few positions are known to be sent past MLX.
     #[cfg(test)]
     pub fn sends_all(&self) -> bool {
         matches!(self.known[0], Known::All)
     }
 
-    /// Whether it keeps captures.
+    /// Returns true when anything is captured.
     pub fn keeps_any(&self) -> bool {
         self.captures.keeps_any()
     }

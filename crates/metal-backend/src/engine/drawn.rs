@@ -1,4 +1,4 @@
-//! What a step drew, by the slots of the rows that it was drawn for.
+//! The draws of a step, by the slots of the rows that they were made for.
 
 use mlx_ffi::{Array, Indices, Result, async_eval};
 
@@ -15,7 +15,7 @@ pub(super) struct Drawn {
     pub draws: Draws,
     /// The slot of each draw's row, in ascending order; `None` once the row left.
     slots: Vec<Option<usize>>,
-    /// What ranks have still to exchange of them.
+    /// Set while ranks have still to exchange the draws.
     due: Option<Ticket>,
 }
 
@@ -56,7 +56,7 @@ impl Drawn {
         self.due.take().map_or(Ok(()), |due| served.due.exchange(due))
     }
 
-    /// Whether something was drawn for the row in a slot.
+    /// Returns true when something was drawn for the row in a slot.
     pub fn has(&self, slot: usize) -> bool {
         self.slots.contains(&Some(slot))
     }
@@ -91,7 +91,8 @@ impl Drawn {
     }
 }
 
-/// What `draw` makes of the logits of so many rows in the first rank, in all ranks. The others know no more than `logits`.
+/// Calls `draw` in the first rank alone, and returns the ids of so many rows in all ranks.
+/// The other ranks know no more than `logits`.
 ///
 /// # Errors
 /// Those of MLX and of `draw`.
@@ -114,7 +115,7 @@ pub(super) fn draws_of_all(
 /// The next ids of all slots, as the embedding takes them.
 #[derive(Default)]
 pub(super) struct NextIds {
-    /// Where each slot's id lay among those drawn and given, in the last step for which that was not in order.
+    /// Each slot's index among the ids drawn and given, in the last step that was not in order.
     known: Option<(Vec<u32>, Indices)>,
 }
 

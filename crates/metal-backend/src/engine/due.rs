@@ -1,4 +1,4 @@
-//! What a pipeline's ranks have still to exchange of steps: drawn ids, and the logits that they are drawn from.
+//! Exchanges of a pipeline's ranks that are put off: drawn ids, and the logits behind them.
 //!
 //! A rank that received them at once would wait until the ranks behind have computed the step. So they are received before
 //! the next step of the same rows, while other batches pass in between. All ranks do that in one order, that of the steps:

@@ -11,7 +11,7 @@ use crate::cache::Caches;
 use crate::layers::{Decoder, Look, Pass, Seen};
 use crate::sight::Scene;
 
-/// A row's pictures on their way.
+/// A row's pictures while they are computed.
 pub(super) struct Eyes {
     scene: Arc<Scene>,
     /// Each picture's vectors, `[1 + deep, n, hidden_size]`, once they are computed.
@@ -27,7 +27,7 @@ impl Eyes {
         Eyes { scene, features, look: None }
     }
 
-    /// What is seen.
+    /// The pictures of the prompt, with their positions.
     pub fn scene(&self) -> &Scene {
         &self.scene
     }

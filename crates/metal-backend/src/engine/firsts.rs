@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::layers::Decoder;
 use crate::sampling::{Draws, Sampler, take_rows};
 
-/// The first tokens of some rows whose prompts are computed together, on their way.
+/// The first tokens, in flight, of some rows whose prompts are computed together.
 pub(super) struct Firsts {
     /// By the rows' indices; `None` where no row draws.
     drawn: Option<Drawn>,

@@ -40,15 +40,15 @@ pub(super) struct Group {
     drawer: Drawer,
     /// Steps since half of the slots are vacant.
     sparse: usize,
-    /// Whether the step of this turn was taken in a pass of prompts, or queued behind one.
+    /// Set when the batch has stepped in this scheduling step: in a pass of prompts, or behind one.
     has_stepped: bool,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 pub(super) struct Stepped {
     /// The rows that leave.
     pub left: Vec<(Row, Exit)>,
-    /// Whether the others can go on; an error ends the group that they are.
+    /// An error ends the whole group; otherwise the other rows go on.
     pub result: Result<()>,
 }
 
@@ -166,7 +166,8 @@ impl Group {
         &mut self.rows
     }
 
-    /// Whether a row asks for drafts. Others of its batch wait with it until its draws are read.
+    /// Returns true when a row asks for drafts.
+    /// Other rows of its batch wait with it until its draws are read.
     pub fn drafts(&self) -> bool {
         self.rows.iter().any(|row| row.draft_tokens > 0)
     }

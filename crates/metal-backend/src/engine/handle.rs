@@ -79,7 +79,7 @@ impl Engine {
         Ok((engine, description, done))
     }
 
-    /// Whether the engine was not closed.
+    /// Checks that the engine was not closed.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -87,7 +87,7 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Whether the engine takes requests.
+    /// Checks that the engine takes requests.
     ///
     /// # Errors
     /// [`Error::Closed`]; another rank that takes them; why nothing can be computed any more.
@@ -107,7 +107,7 @@ impl Engine {
         self.shared.notice(vec![notice]);
     }
 
-    /// What users are to be told since the last call.
+    /// Returns the notices to users since the last call.
     pub fn notices(&self) -> Vec<String> {
         self.shared.take_notices()
     }
@@ -189,7 +189,7 @@ impl Engine {
         self.shared.last_metrics()
     }
 
-    /// What the engine does at this moment.
+    /// Returns the engine's status at this moment.
     pub fn status(&self) -> EngineStatus {
         self.shared.status()
     }

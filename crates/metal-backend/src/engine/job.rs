@@ -1,4 +1,4 @@
-//! What callers hand to the engine thread.
+//! Messages from callers to the engine thread.
 
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -27,19 +27,19 @@ pub(crate) struct Job {
     pub eos_token_ids: Vec<u32>,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
-    /// What the text must conform to, at its beginning.
+    /// The constraint that the text must conform to, at its beginning.
     pub constraint: Option<Matcher>,
-    /// What will be told of the prompt, where that is asked for.
+    /// Log probabilities of the prompt, where they are requested.
     pub prompt_logprobs: Option<PromptLogprobs>,
     /// From ids to text, where anybody wants that.
     pub text: Option<TextState>,
-    /// Where tokens and the outcome go.
+    /// The channel for tokens and the outcome.
     pub output: JobSender,
     /// When the caller asked.
     pub queued_at: Instant,
 }
 
-/// What the engine thread is told.
+/// A message to the engine thread.
 pub(super) enum Command {
     Run(Box<Job>),
     Classify(Box<ClassifyJob>),

@@ -1,4 +1,4 @@
-//! What requests need, in bytes, before they start.
+//! The bytes that requests need, computed before they start.
 
 use inference_core::{Error, Token, TokenLogprob};
 use mlx_ffi::{Device, memory};
@@ -24,7 +24,7 @@ pub(super) const AHEAD: usize = 256;
 pub(super) struct Budget {
     /// Bytes that weights, caches and activations may take together.
     pub limit: u64,
-    /// What each layer's state takes.
+    /// The cost of each layer's state.
     layers: Vec<StateCost>,
     /// Bytes of activations for each position of a chunk.
     activation_bytes: u64,
@@ -34,9 +34,9 @@ pub(super) struct Budget {
     original_context: Option<usize>,
     /// Bytes of a query's scores for one key, all heads together.
     score_bytes: u64,
-    /// What products take beside the activations.
+    /// Workspace of products, beside the activations.
     products: Workspace,
-    /// What the output layer takes beside the logits.
+    /// Workspace of the output layer, beside the logits.
     head: Workspace,
     /// Bytes of one position's logits, their log probabilities and sampling copies.
     logit_bytes: u64,
@@ -46,7 +46,7 @@ pub(super) struct Budget {
     pub passes: u64,
 }
 
-/// What a request asks for.
+/// The size of a request, from which the bytes that it needs follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// Ids of the prompt.
@@ -191,8 +191,8 @@ impl Budget {
         more_logits + tokens as u64 * told as u64
     }
 
-    /// What a request needs to end alone, and for a while beside others. `beside`: what so many bytes of caches take beside what is
-    /// set aside, where a row may have left a slot for them.
+    /// The bytes that a request needs to end alone, and for a while beside others.
+    /// `beside` returns what caches add to the bytes set aside: a row may have left them a slot.
     pub fn need(&self, wanted: Wanted, beside: impl Fn(u64) -> u64) -> Need {
         let (least, most) = wanted.tokens();
         let ahead = Budget::ahead(0, most);

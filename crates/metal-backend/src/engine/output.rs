@@ -16,7 +16,7 @@ pub(crate) struct TextState {
     waiting: VecDeque<Token>,
 }
 
-/// Where stop strings count.
+/// The part of a text in which stop strings count.
 pub(crate) enum Stops {
     /// In all of the text.
     Text(StopMatcher),

@@ -1,4 +1,4 @@
-//! Requests on their way through their prompts.
+//! Requests whose prompts are being computed.
 
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,11 @@ pub(super) struct Prefill {
     /// The hidden states of the chunk that was computed last, `[1, l, hidden_size]`, while the prompt's
     /// log probabilities are read from them.
     reading: Option<Array>,
-    /// First tokens of rows whose prompts are computed, on their way.
+    /// First tokens, in flight, of rows whose prompts are computed.
     firsts: Option<Firsts>,
 }
 
-/// What is on its way of a part of a prompt.
+/// The work of a pass that was just sent to the device.
 pub(super) enum Sent<'a> {
     /// The layers of rows that decode beside it. Whatever fails for the prompts from now on is theirs.
     Rows(Boarded),
@@ -64,8 +64,8 @@ struct Progress {
     first: usize,
     /// Ids to compute before decoding begins.
     end: usize,
-    /// Whether its first token is drawn from what its last id leaves; otherwise that id is the first step of
-    /// decoding.
+    /// The first token is drawn from what the last id leaves. Otherwise that id is the first step
+    /// of decoding.
     draws: bool,
     /// Ids after which a chunk ends, so that a snapshot can be taken there; 0: nowhere.
     stop: usize,
@@ -80,7 +80,7 @@ impl Progress {
         self.end - self.done
     }
 
-    /// Whether a chunk of so many of its ids ends with a draw.
+    /// Returns true when a chunk of so many of its ids ends with a draw.
     fn ends_with(&self, part: usize) -> bool {
         self.draws && part > 0 && self.left() == part
     }
@@ -139,7 +139,7 @@ impl Prefill {
         self.prompts.into_iter().map(|prompt| prompt.row)
     }
 
-    /// What there is to decide by who computes next.
+    /// The data by which the plan decides who computes next.
     pub fn waiting(&self, chunk: usize) -> Waiting {
         let of_rows = |count: fn(&Progress) -> usize| self.prompts.iter().map(count).max();
         Waiting {
@@ -153,23 +153,23 @@ impl Prefill {
         }
     }
 
-    /// Whether it has no memory yet but that of its ids.
+    /// Returns true when it has no memory yet but that of its ids.
     pub fn holds_nothing(&self) -> bool {
         let is_plain = |row: &Row| row.prompt_logprobs.is_none() && row.scene.is_none();
         self.is_between_chunks() && self.caches.nbytes() == 0 && self.rows().all(is_plain)
     }
 
-    /// Whether hidden states wait to be read.
+    /// Returns true when hidden states wait to be read.
     pub fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// Whether all layers hold the same positions, and nothing more is wanted of them.
+    /// Returns true when all layers hold the same positions, and nothing more is wanted of them.
     pub fn is_between_chunks(&self) -> bool {
         self.pass.is_none() && self.reading.is_none()
     }
 
-    /// Whether a chunk has passed some layers, and not all.
+    /// Returns true when a chunk has passed some layers, and not all.
     pub fn is_between_layers(&self) -> bool {
         self.pass.is_some()
     }
@@ -358,7 +358,7 @@ impl Prefill {
         Ok(())
     }
 
-    /// Whether any of its prompts has pictures.
+    /// Returns true when any of its prompts has pictures.
     fn sees(&self) -> bool {
         self.prompts.iter().any(|prompt| prompt.eyes.is_some())
     }
@@ -432,7 +432,7 @@ impl Prefill {
         Computed { rows, caches, firsts: self.firsts.take() }
     }
 
-    /// Whether no row is left.
+    /// Returns true when no row is left.
     pub fn is_empty(&self) -> bool {
         self.prompts.is_empty()
     }

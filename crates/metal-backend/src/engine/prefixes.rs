@@ -1,4 +1,4 @@
-//! What is kept of earlier prompts: in memory, and in files for the next load.
+//! Prefixes of earlier prompts: in memory, and in files for the next load.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use crate::error::{Result, load};
 use crate::load::EngineOptions;
 use crate::weights::{Checkpoint, KnownDigests};
 
-/// What is kept of earlier prompts.
+/// Prefixes of earlier prompts.
 pub(super) struct Prefixes {
     pub cache: PrefixCache,
     pub store: Option<PrefixStore>,
@@ -35,8 +35,8 @@ impl Prefixes {
         Prefixes { cache: if are_several { cache.one_by_one() } else { cache }, store: None }
     }
 
-    /// What the options ask for, with what an earlier load of the same model left. Half of the memory that is left of
-    /// `limit` bytes is for requests.
+    /// The prefixes that the options ask for, with those that an earlier load of the model left.
+    /// Half of the memory that is left of `limit` bytes is for requests.
     ///
     /// # Errors
     /// A folder that cannot be used; files of the model that cannot be read.
@@ -80,7 +80,7 @@ impl Prefixes {
     }
 }
 
-/// What decides keys and values beside the model's files, in words.
+/// The key of the kept files: all that decides keys and values beside the model's own files.
 fn key(options: &EngineOptions) -> Result<String> {
     let LoadOptions { kv_bits, kv_group_size, batch_invariant, dtype, prefill_chunk, .. } =
         &options.load;

@@ -11,7 +11,7 @@ use super::served::Served;
 use crate::error::{Result, not_numbers};
 use crate::sampling::{most_likely, normalise};
 
-/// What is told of a prompt, as it grows.
+/// The log probabilities of a prompt's tokens, as they become known.
 pub(crate) struct PromptLogprobs {
     /// All of the prompt's tokens; the numbers of the first ones are filled in.
     tokens: Vec<Token>,

@@ -34,7 +34,7 @@ pub(super) struct Ranks(Option<Several>);
 
 struct Several {
     group: Group,
-    /// What rank 0 orders, where this is another rank.
+    /// The orders of rank 0; `None` in rank 0 itself.
     orders: Option<Receiver<Vec<u8>>>,
     /// In rank 0: of each rank that is ready, the bytes that it may take.
     ready: Receiver<u64>,
@@ -89,12 +89,12 @@ impl Ranks {
         self.0.as_ref().map(|several| &several.group)
     }
 
-    /// Whether there are several.
+    /// Returns true when there are several ranks.
     pub fn are_several(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether another rank decides.
+    /// Returns true when another rank decides.
     pub fn follow(&self) -> bool {
         self.0.as_ref().is_some_and(|several| several.orders.is_some())
     }
@@ -139,7 +139,7 @@ impl Ranks {
         }
     }
 
-    /// What `decide` says in rank 0, in all ranks; `topic` tells what it is about.
+    /// Returns in all ranks what `decide` returns in rank 0; `topic` names the subject.
     ///
     /// # Errors
     /// A rank that is lost, or that is about something else.
@@ -157,7 +157,8 @@ impl Ranks {
         Ok(decided)
     }
 
-    /// What came of a request's work in rank 0, in all ranks: such a failure is the request's alone.
+    /// Returns a request's outcome in all ranks: it fails where its work failed in rank 0.
+    /// Such a failure is the request's alone.
     ///
     /// # Errors
     /// That failure; a rank that is lost.
@@ -185,7 +186,7 @@ impl Ranks {
         several.lost.known().map_or(Ok(()), |reason| Err(Error::Engine(reason).into()))
     }
 
-    /// Whether the failure that is dealt with is a request's alone; to be asked once.
+    /// Returns true when the failure at hand is a request's alone; to be asked once.
     pub fn failed_together(&self) -> bool {
         self.0.as_ref().is_none_or(|several| several.failed_together.take())
     }

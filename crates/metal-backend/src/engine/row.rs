@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub sampler: Sampler,
     /// The most tokens to generate; admitted.
     pub max_tokens: usize,
-    /// What is to be told of the prompt, until it was told.
+    /// The prompt's log probabilities, until they are reported.
     pub prompt_logprobs: Option<PromptLogprobs>,
     /// The most draft tokens of a step; 0: none.
     pub draft_tokens: usize,
@@ -38,7 +38,7 @@ pub(super) struct Row {
     drafted: (usize, usize),
     /// The most memory seen in use while the request ran.
     pub peak_bytes: u64,
-    /// Whether it has begun again once for want of memory.
+    /// Set once it has begun again for want of memory.
     pub was_retried: bool,
     /// Ids that chunks computed before the first step; none before they are counted, or where all are computed anew.
     pub chunked: Option<usize>,
@@ -112,12 +112,12 @@ impl Row {
         }
     }
 
-    /// What its ids are known by, where prefixes are kept.
+    /// The keys under which prefixes of its ids are kept.
     pub fn keys(&self) -> Cow<'_, [u32]> {
         self.scene.as_ref().map_or(Cow::Borrowed(&self.ids), |scene| scene.keys(&self.ids))
     }
 
-    /// Whether its first so many ids end inside of a picture.
+    /// Returns true when its first `end` ids end inside of a picture.
     pub fn is_inside_picture(&self, end: usize) -> bool {
         self.scene.as_ref().is_some_and(|scene| scene.is_inside(end))
     }
@@ -135,7 +135,7 @@ impl Row {
         self.sampler.forget_draws_after(self.ids.len() - self.prompt_tokens);
     }
 
-    /// Whether the request's token fired or its consumer is gone.
+    /// Returns true when the request's token fired or its consumer is gone.
     pub fn is_cancelled(&self) -> bool {
         self.output.is_cancelled()
     }
@@ -266,7 +266,7 @@ impl Row {
         self.times.tower += time;
     }
 
-    /// What the request cost, once it has ended with `active_bytes` in use.
+    /// Metrics of the request, once it has ended with `active_bytes` in use.
     pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
         let now = Instant::now();
         let Times { queued, started, prefilled, first_known, last_known, first_sent, tower } =

@@ -65,7 +65,7 @@ pub(super) struct Scheduler<'a> {
     /// When the last part of a prompt ended, if that was in the turn before.
     part_ended: Option<Instant>,
     watch: Watch,
-    /// What was read at the beginning of this turn.
+    /// The memory in use, as read at the beginning of this scheduling step.
     reading: Reading,
     /// Why nothing can be computed any more.
     broken: Option<Error>,
@@ -183,7 +183,8 @@ impl<'a> Scheduler<'a> {
         prefilling + decoding + self.classifications.running() + self.inspections.running()
     }
 
-    /// What rank 0 decides, in all ranks; nothing where a rank is lost, which ends the turn.
+    /// Returns in all ranks what rank 0 decides.
+    /// The default where a rank is lost, which ends the scheduling step.
     fn agree<T>(&mut self, topic: &str, decide: impl FnOnce(&mut Self) -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned,

@@ -24,17 +24,17 @@ pub(super) struct Served {
     pub pass: usize,
     /// Every row is computed by itself.
     pub alone: bool,
-    /// Whether a row that leaves a batch leaves its slot to the next one that joins, so that buffers and captured
-    /// steps stay. A vacant slot costs a step what a row does: little on a GPU.
+    /// A row that leaves a batch leaves its slot to the next one that joins.
+    /// So buffers and captured steps stay. A vacant slot costs as much as a row: little on a GPU.
     pub keeps_slots: bool,
     /// Whose kernels compute.
     pub kernels: Kernels,
     /// The ranks that compute together; they go on as the first one decides.
     pub ranks: Rc<Ranks>,
     pub device: Device,
-    /// What was seen last.
+    /// The vectors of the pictures that were seen last.
     pub features: Features,
-    /// What ranks have still to exchange of steps.
+    /// Exchanges between ranks that are put off.
     pub due: Due,
 }
 
@@ -47,7 +47,8 @@ impl Served {
         Usable { grid, least }
     }
 
-    /// Whether a batch may take its step in a pass of prompts. On a CPU, products of prompts sum in another order than those of steps.
+    /// Returns true when a batch may take its step in a pass of prompts.
+    /// On a CPU, products of prompts sum in another order than those of steps.
     pub fn mixes(&self) -> bool {
         self.kernels.is_on_cuda() && !self.ranks.are_several() && !self.alone
     }
@@ -57,8 +58,9 @@ impl Served {
         self.model.stage.as_ref().map_or(1, Stage::count)
     }
 
-    /// Whether the `left` ids of a prompt behind `done` ones are computed to the last, and the first token drawn from that. Otherwise
-    /// the last id is the first step. A pipeline draws in steps alone.
+    /// Returns true when the first token is drawn from the prompt: `left` ids behind `done` ones.
+    /// All ids are computed then; otherwise the last id is the first step. A pipeline draws in
+    /// steps alone.
     pub fn draws_from_prompt(&self, done: usize, left: usize) -> bool {
         let draws = match self.storage {
             // A single id is computed fastest as a step.
@@ -70,8 +72,9 @@ impl Served {
         draws && self.model.stage.is_none()
     }
 
-    /// Whether a row that computes `first_pass` ids before its first token is of use to other requests: packed, only what follows a first
-    /// chunk of full length, since shorter ones see less of their keys as they are.
+    /// Returns true when a row that computes `first_pass` ids before its first token is of use to
+    /// other requests. Packed, only what follows a first chunk of full length is: shorter chunks
+    /// see less of their keys as they are.
     pub fn shares(&self, first_pass: usize) -> bool {
         self.storage == Storage::Plain || first_pass >= self.chunk
     }

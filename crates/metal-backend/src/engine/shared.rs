@@ -1,4 +1,4 @@
-//! What callers and the engine thread both see: who waits, who runs, the last metrics.
+//! State that callers and the engine thread share: who waits, who runs, the last metrics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
@@ -34,7 +34,7 @@ pub(super) struct Shared {
     beat: AtomicU64,
     last_metrics: LastMetrics,
     step_times: Mutex<StepTimes>,
-    /// What users are to be told.
+    /// Notices to users that were not taken yet.
     notices: Mutex<Vec<String>>,
     /// Why nothing can be computed any more.
     fault: Mutex<Option<Error>>,
@@ -84,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Whether everything ends.
+    /// Returns true once everything ends.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -100,7 +100,7 @@ impl Shared {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(notices);
     }
 
-    /// What users are to be told since the last call.
+    /// Returns the notices to users since the last call.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -164,7 +164,7 @@ impl Shared {
         self.last_metrics.set(metrics.clone());
     }
 
-    /// What the engine does at this moment.
+    /// Returns the engine's status at this moment.
     pub fn status(&self) -> EngineStatus {
         let running = self.running.load(Ordering::Acquire);
         let now = self.born.elapsed().as_millis() as u64 + 1;
@@ -192,7 +192,7 @@ impl Sender {
         Sender(Some(output))
     }
 
-    /// Whether the request's token fired or its consumer is gone.
+    /// Returns true when the request's token fired or its consumer is gone.
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(GenerationSender::is_cancelled)
     }

@@ -1,4 +1,4 @@
-//! Where the time of decode steps goes.
+//! A stopwatch for the parts of decode steps.
 
 use std::time::{Duration, Instant};
 

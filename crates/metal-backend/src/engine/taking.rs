@@ -1,4 +1,4 @@
-//! What becomes of a row whose draw is known.
+//! Taking in the draws of rows, which go on or leave.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,5 @@
-//! What no request shows: a panic on the engine thread is one request's error, and which prompts share a
-//! pass.
+//! Tests of what no request shows: a panic on the engine thread is one request's error, and which
+//! prompts share a pass.
 
 mod beside;
 

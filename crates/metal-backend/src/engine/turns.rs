@@ -15,15 +15,15 @@ use crate::error::panicked;
 
 /// A job of such a thread, and who waits for it.
 pub(crate) trait Turn: Send + 'static {
-    /// What the thread owns.
+    /// The state that the thread owns.
     type Worker;
-    /// What the job makes.
+    /// The result of the job.
     type Done;
 
     /// Does the job. `closing` fires when the model is closed.
     ///
     /// # Errors
-    /// What ended it.
+    /// The error that ended it.
     fn work(&self, worker: &mut Self::Worker, closing: &CancelToken) -> Result<Self::Done>;
 
     /// Frees what a job that failed left behind.
@@ -35,7 +35,7 @@ pub(crate) trait Turn: Send + 'static {
     fn answer(self, result: Result<Self::Done>, closing: &CancelToken);
 }
 
-/// What callers and the thread both see.
+/// The state that callers and the thread share.
 #[derive(Default)]
 struct Shared {
     /// Jobs that were asked for and are not done.

@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Sets the process's limit and returns the one before.
 type Set = fn(usize) -> mlx_ffi::Result<usize>;
 
-/// What models that work have wired.
+/// The wired memory of the models that work in this process.
 static PROCESS: Mutex<Wired> = Mutex::new(Wired::new(memory::set_wired_limit));
 
 /// The limit that the models of a process share.
@@ -79,7 +79,7 @@ impl WiredShare {
         Ok(WiredShare { bytes: share(asked, needs, working_set)?, working_set, number: None })
     }
 
-    /// What users are to be told of an option that has no effect.
+    /// The notice to users that `wired_limit` has no effect, where it is `asked` for in vain.
     pub fn notice(&self, asked: Option<u64>) -> Option<String> {
         let is_told = asked.is_some_and(|bytes| bytes > 0) && self.working_set.is_none();
         is_told.then(|| "wired_limit: nothing is wired, which only Metal can".to_owned())

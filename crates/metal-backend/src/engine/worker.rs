@@ -97,7 +97,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Whether the engine's thread may end.
+/// The time at which the engine's thread may end.
 pub(super) enum ThreadEnd {
     /// It may.
     Now,

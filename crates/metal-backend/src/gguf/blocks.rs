@@ -165,7 +165,8 @@ impl Kind {
         is_known.then_some(Form { bits, group, mode })
     }
 
-    /// Whether the codes are floats of 4 bits, and scales the exponents of powers of two: a byte before the codes.
+    /// Returns true for codes that are floats of 4 bits.
+    /// Scales are exponents of powers of two, in a byte before the codes.
     pub fn is_mxfp4(self) -> bool {
         self == Kind::Mxfp4
     }
@@ -252,7 +253,7 @@ impl Kind {
         }
     }
 
-    /// What a block stands for.
+    /// Unpacks the values of a block.
     #[inline]
     pub fn values(self, block: &[u8], mut push: impl FnMut(f32)) {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
@@ -306,7 +307,7 @@ fn twos(bytes: &[u8], i: usize) -> u8 {
     bytes[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3
 }
 
-/// What a code stands for where codes are not evenly spaced.
+/// The value of a code where codes are not evenly spaced.
 fn uneven(code: u8) -> f32 {
     const VALUES: [i8; 16] =
         [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];

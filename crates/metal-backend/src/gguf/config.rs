@@ -1,4 +1,4 @@
-//! What stands for the `config.json` of a file.
+//! The `config.json` that is made of a file's metadata.
 
 use std::collections::BTreeMap;
 

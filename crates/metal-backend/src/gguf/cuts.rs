@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Cut {
     names: &'static [&'static str],
-    /// What is cut out, pattern by pattern; none: as GPT-2 does.
+    /// The patterns by which text is cut, one after the other; none: as GPT-2 does.
     patterns: &'static [&'static str],
     /// Each digit is cut out first.
     digits: bool,
@@ -130,7 +130,7 @@ impl Cut {
         })
     }
 
-    /// What stands for it in `tokenizer.json`.
+    /// The pre-tokenizer of `tokenizer.json` that cuts so.
     pub fn pre_tokenizer(&self) -> Json {
         let as_gpt2 = self.patterns.is_empty();
         let split = |pattern: &&str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});

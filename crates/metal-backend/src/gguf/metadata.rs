@@ -1,4 +1,4 @@
-//! What is known of an architecture, and the metadata of a file that has it.
+//! The description of an architecture, and the metadata of a file that has it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,16 +11,16 @@ use crate::error::{Error, Result};
 /// The keys of what stands for `config.json`.
 pub(super) type Config = Map<String, Json>;
 
-/// What is known of an architecture.
+/// The description of an architecture.
 pub(super) struct Family {
     /// Its name in files.
     pub name: &'static str,
-    /// What `config.json` calls it; its `config` may say otherwise of some files.
+    /// Its `model_type` in `config.json`; its `config` may set another one for some files.
     pub model_type: &'static str,
-    /// What its modules are called elsewhere, where that differs from what most have: without the
-    /// layer, and with the part (`.weight`) where only this one is meant.
+    /// The names of its modules elsewhere, where they are not the usual ones: without the layer,
+    /// and with the part (`.weight`) where only this one is meant.
     pub modules: &'static [Modules],
-    /// What stands before the number of a layer elsewhere.
+    /// The prefix of a layer's number elsewhere.
     pub layers: &'static str,
     /// Metadata that changes what is computed and that `config` or the reader reads.
     pub reads: &'static [&'static str],
@@ -32,7 +32,8 @@ pub(super) struct Family {
     pub splits: fn(&Metadata<'_>) -> Splits,
     /// Tensors of layers that have one number over and over, which `config` reads.
     pub constants: &'static [&'static str],
-    /// What its files store otherwise, by a tensor's name without the layer, or by what a part of it is called.
+    /// How its files store a tensor otherwise, by its name without the layer.
+    /// A tensor that stands for several goes by the name of each.
     pub change: fn(&Metadata<'_>, &str) -> Result<Change>,
     /// Adds what only this one states.
     pub config: fn(&Metadata<'_>, &mut Config) -> Result<()>,
@@ -65,7 +66,7 @@ pub(super) struct Change {
     pub rows: Rows,
     /// Columns that stand in another order.
     pub columns: Option<Tiles>,
-    /// What a value of other checkpoints is, by the stored one.
+    /// Computes the value that other checkpoints have from the stored one.
     pub value: Option<fn(f32) -> f32>,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Where the head lies in the file that is at place `head` elsewhere.
+    /// The place in the file of the head that is at place `head` elsewhere.
     pub fn place(self, head: usize) -> usize {
         let (groups, heads) = (self.groups as usize, self.heads as usize);
         head % heads * groups + head / heads
@@ -100,7 +101,7 @@ impl Tiles {
 }
 
 impl Family {
-    /// Whether the metadata or factors under `key` are read.
+    /// Returns true when the metadata or factors under `key` are read.
     pub fn reads(&self, key: &str) -> bool {
         self.reads.contains(&key)
     }
@@ -148,10 +149,10 @@ const READ_BY_SOME: [&str; 32] = [
     "kda.head_dim",
 ];
 
-/// What divides the speeds of rotations, and constants, by the name of the tensor that says so.
+/// Divisors of the rotations' speeds, and constants, by the name of the tensor that holds them.
 pub(super) type Factors = BTreeMap<&'static str, Vec<f32>>;
 
-/// What a file says, under the keys of its architecture.
+/// The metadata of a file, under the keys of its architecture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metadata<'a> {
     pub header: &'a Header,
@@ -221,7 +222,7 @@ impl<'a> Metadata<'a> {
         self.header.metadata.get(&self.key(key))
     }
 
-    /// Whether the file has the tensor `name`.
+    /// Returns true when the file has the tensor `name`.
     pub fn has(&self, name: &str) -> bool {
         self.header.tensors.contains_key(name)
     }
@@ -229,7 +230,7 @@ impl<'a> Metadata<'a> {
     /// A whole number.
     ///
     /// # Errors
-    /// What is no such number.
+    /// A value that is no such number.
     pub fn number(&self, key: &str) -> Result<Option<u64>> {
         let found = self.get(key).map(|value| {
             value.whole().ok_or_else(|| {
@@ -252,7 +253,7 @@ impl<'a> Metadata<'a> {
     /// A whole number for each layer, or one for all of them; none where there is no such key.
     ///
     /// # Errors
-    /// What is no such number, and no list of them.
+    /// A value that is neither such a number nor a list of them.
     pub fn of_layers(&self, key: &str) -> Result<Vec<u64>> {
         let Some(Value::List(list)) = self.get(key) else {
             return Ok(self.number(key)?.into_iter().collect());
@@ -265,7 +266,7 @@ impl<'a> Metadata<'a> {
     /// A whole number, the largest where there is one for each layer.
     ///
     /// # Errors
-    /// What is no such number; numbers that differ, where the architecture has one.
+    /// A value that is no such number; numbers that differ, where the architecture has one.
     pub fn largest(&self, key: &str) -> Result<Option<u64>> {
         let all = self.of_layers(key)?;
         let largest = all.iter().copied().max();
@@ -281,7 +282,7 @@ impl<'a> Metadata<'a> {
     /// A number with a fraction.
     ///
     /// # Errors
-    /// What is no such number.
+    /// A value that is no such number.
     pub fn float(&self, key: &str) -> Result<Option<f64>> {
         match self.get(key) {
             None => Ok(None),
@@ -312,10 +313,10 @@ impl<'a> Metadata<'a> {
         found.ok_or_else(wrong).map(Some)
     }
 
-    /// Whether something holds; none where the file does not say.
+    /// A flag; none where the file has no such key.
     ///
     /// # Errors
-    /// What is no flag.
+    /// A value that is no flag.
     pub fn flag(&self, key: &str) -> Result<Option<bool>> {
         match self.get(key) {
             None => Ok(None),
@@ -344,7 +345,7 @@ impl<'a> Metadata<'a> {
         found.ok_or_else(wrong).map(Some)
     }
 
-    /// Whether some layer has the tensor.
+    /// Returns true when some layer has the tensor.
     pub fn some_layer_has(&self, tensor: &str) -> bool {
         let of_layer = |name: &str| {
             name.strip_prefix("blk.")

@@ -41,7 +41,7 @@ pub(crate) struct Gguf {
     pub file_type: String,
     /// The files, this one first.
     parts: Vec<PathBuf>,
-    /// What stands for files of other checkpoints, by name.
+    /// The texts that stand for files of other checkpoints, by name.
     texts: BTreeMap<&'static str, String>,
     /// The tensors, one behind the other as if in a file of their own.
     tensors: Vec<GgufTensor>,
@@ -50,7 +50,7 @@ pub(crate) struct Gguf {
 }
 
 impl Gguf {
-    /// Whether `path` is called as files of GGUF are.
+    /// Returns true when `path` has the extension of GGUF.
     pub fn is_named(path: &Path) -> bool {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
     }

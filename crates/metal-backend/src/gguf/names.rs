@@ -30,7 +30,7 @@ const MODULES: [(&str, &str); 22] = [
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
-/// What layers that predict tokens further ahead are under.
+/// The prefix of layers that predict tokens further ahead.
 const AHEAD: &str = "mtp.layers";
 
 /// A tensor's name in other checkpoints.
@@ -40,7 +40,7 @@ pub(super) struct Named<'a> {
     pub tensor: &'a str,
     /// That, or what this one of several is called elsewhere.
     pub key: &'a str,
-    /// What it is under elsewhere.
+    /// The module that has it elsewhere.
     pub module: String,
     /// Which part of that it is (`weight`, `bias`), or its whole name there.
     pub part: &'a str,

@@ -67,7 +67,7 @@ impl Order {
         })
     }
 
-    /// Where in the file the row lies that is given out at place `row`.
+    /// The place in the file of the row that is given out at place `row`.
     pub fn place(self, row: usize) -> usize {
         match self {
             Order::AsStored => row,

@@ -65,7 +65,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<PathBuf>, Header)> {
     Ok((paths, header))
 }
 
-/// What stands before the numbers in the name of a file that is one of `count`.
+/// The name of a file that is one of `count`, without the numbers at its end.
 fn called(name: &str, count: u64) -> Option<&str> {
     let before = name.strip_suffix(&format!("-of-{count:05}.gguf"))?;
     let (called, number) = before.rsplit_once('-')?;

@@ -24,12 +24,12 @@ pub(crate) struct GgufTensor {
     pub name: String,
     pub dtype: Dtype,
     pub shape: Vec<i32>,
-    /// Where it begins, as if all tensors lay one behind the other.
+    /// Its first byte, as if all tensors lay one behind the other.
     pub start: u64,
     pub bytes: u64,
 }
 
-/// What is given out of a stored tensor.
+/// A part that is given out of a stored tensor: its values, codes, scales or biases.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub stored: Stored,
@@ -43,7 +43,7 @@ pub(super) struct Piece {
     order: Order,
     /// Heads of columns that stand in another order.
     columns: Option<Tiles>,
-    /// What each value is, by the stored one.
+    /// Computes each value from the stored one.
     value: Option<fn(f32) -> f32>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn pieces(
     Ok((all.tensors, all.pieces))
 }
 
-/// What is given out, one behind the other.
+/// All tensors that are given out, one behind the other.
 struct All {
     /// The type of numbers.
     dtype: Dtype,
@@ -117,7 +117,7 @@ impl All {
     /// Adds what the stored tensor `name` is elsewhere.
     ///
     /// # Errors
-    /// What does not fit, by name.
+    /// A tensor that does not fit, by name.
     fn add(
         &mut self,
         name: &str,
@@ -224,7 +224,7 @@ impl Piece {
         self.packed.filter(|_| self.part == Part::Codes)
     }
 
-    /// What is given out of a block, in bytes.
+    /// Bytes that are given out of a block.
     fn block_size(&self) -> usize {
         let values = self.stored.kind.block().0 as usize;
         match (self.part, self.packed) {
@@ -244,7 +244,7 @@ impl Piece {
         if is_plain { all.min(blocks * size) as usize } else { all as usize }
     }
 
-    /// What is given out of the stored `bytes`, which are all or the first blocks; made on all cores.
+    /// Converts the stored `bytes`, which are all or the first blocks, on all cores.
     pub fn converted(&self, bytes: &[u8]) -> Vec<u8> {
         // Less is not worth a thread.
         const LEAST: usize = 1 << 18;

@@ -72,7 +72,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a message has of a file's text: its beginning, where it is long.
+/// A file's text as messages show it: its beginning, where it is long.
 pub(super) fn shown(text: &str) -> Cow<'_, str> {
     const LONGEST: usize = 80;
     if text.len() <= LONGEST {
@@ -88,14 +88,14 @@ pub(super) struct Stored {
     pub kind: Kind,
     /// The outermost dimension first.
     pub shape: Vec<u64>,
-    /// Where in the file its bytes begin.
+    /// The place of its first byte in the file.
     pub start: u64,
     pub bytes: u64,
     /// In which of the model's files it lies.
     pub part: usize,
 }
 
-/// What a file says before its tensors.
+/// The header of a file: its metadata, and a description of each tensor.
 #[derive(Debug)]
 pub(super) struct Header {
     pub metadata: BTreeMap<String, Value>,
@@ -171,7 +171,7 @@ impl Header {
     }
 }
 
-/// What tensors begin at multiples of.
+/// The alignment of tensors in the file, in bytes.
 fn alignment(metadata: &BTreeMap<String, Value>) -> Result<u64> {
     match metadata.get("general.alignment") {
         None => Ok(ALIGNMENT),

@@ -24,18 +24,18 @@ pub(super) fn module_of(tensor: &str) -> &str {
     tensor.rsplit_once('.').map_or(tensor, |(module, _)| module)
 }
 
-/// Whether a tensor is no matrix, whatever its dimensions are.
+/// Returns true for a tensor that is no matrix, whatever its dimensions are.
 pub(super) fn is_small(tensor: &str) -> bool {
     SMALL.contains(&module_of(tensor))
 }
 
-/// Whether a tensor is a matrix, or one for each expert.
+/// Returns true for a matrix, or one for each expert.
 pub(super) fn is_matrix(tensor: &str, stored: &Stored) -> bool {
     stored.shape.len() > 1 && tensor.ends_with(".weight") && !is_small(tensor)
 }
 
-/// Whether a tensor that is stored in F32 is given out so, whatever the matrices are. Biases have the type of their
-/// matrix, since it is that of their sums.
+/// Returns true for a tensor that is given out in F32, as it is stored, whatever the matrices are.
+/// Biases have the type of their matrix, since it is that of their sums.
 pub(super) fn stays_in_f32(tensor: &str) -> bool {
     const CORRECTION: &str = "exp_probs_b.bias";
     let is_bias = tensor.ends_with(".bias") && tensor != CORRECTION;

@@ -1,4 +1,4 @@
-//! What stands for `tokenizer.json` and `tokenizer_config.json`.
+//! The `tokenizer.json` and `tokenizer_config.json` that are made of a file's metadata.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ const USER_DEFINED: u64 = 4;
 /// as a tokenizer is made.
 const MAX_ADDED: usize = 1 << 16;
 
-/// What stands for a space in vocabularies of SentencePiece.
+/// The character for a space in vocabularies of SentencePiece.
 const SPACE: char = '▁';
 
 /// A vocabulary with what is known of its tokens.
@@ -199,7 +199,8 @@ impl Tokens<'_> {
     }
 }
 
-/// Whether a token that files call ordinary stands for no text: it has the form of a mark, and is no tag of HTML.
+/// Returns true for a token that files call ordinary and that stands for no text.
+/// It has the form of a mark, and is no tag of HTML.
 fn is_mark(text: &str) -> bool {
     const OWN: [&str; 5] = ["pad", "eos", "bos", "unk", "mask"];
     let Some(inner) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else {

@@ -137,7 +137,7 @@ pub(super) fn angles_of(positions: &[[f64; 3]], dims: [i32; 3], theta: f64) -> V
     angles.map(|angle| angle as f32).collect()
 }
 
-/// What a query sees.
+/// The keys that a query sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sees {
     /// All keys.

@@ -1,4 +1,4 @@
-//! What a picture takes of the memory, phase by phase, before any of it is made.
+//! The memory that a picture takes, phase by phase, before any of it is made.
 
 use inference_core::Error;
 
@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::vae::{self, Tiles};
 use crate::error::Result;
 
-/// Where pictures are decoded in tiles.
+/// The pictures that are decoded in tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
     /// Partial ones, beside the transformer.
@@ -20,7 +20,7 @@ pub(super) struct Tiling {
 pub(super) struct Bill {
     size: [i32; 2],
     sizes: Sizes,
-    /// What is done, its weights, and its activations.
+    /// The name of each phase, bytes of its weights, and bytes of its activations.
     phases: [(&'static str, u64, u64); 4],
     /// Activations of the transformer.
     positions: u64,
@@ -29,7 +29,7 @@ pub(super) struct Bill {
 }
 
 impl Bill {
-    /// What the picture of `plan` takes, decoded in `tiles`.
+    /// The bytes for the picture of `plan`, decoded in `tiles`.
     pub fn of(plan: &Plan, sizes: Sizes, tiles: Tiles) -> Bill {
         let negative = plan.negative.as_ref().map_or(0, |prompt| prompt.ids.len());
         let ids = (plan.prompt.ids.len() + negative) as u64;
@@ -83,7 +83,8 @@ impl Bill {
         Ok(())
     }
 
-    /// Where `available` bytes are too few for a whole picture; `keeps`: components stay.
+    /// Returns which pictures need tiles: those that do not fit `available` bytes as a whole.
+    /// With `keeps`, components stay.
     pub fn tiling(&self, available: u64, keeps: bool) -> Tiling {
         let weights = |few: u64| if keeps { self.components() } else { few };
         let way = weights(self.sizes.transformer + self.sizes.vae) + self.positions;

@@ -58,7 +58,7 @@ impl CaptionText {
     /// Reads the files of the component `tokenizer`.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A file that is missing or wrong.
     pub fn read(files: &ModelFiles) -> Result<CaptionText, Refusal> {
         let tokenizer = super::tokenizer::read(files)?;
         let chat = ChatFormat::from_files(files, &tokenizer, "qwen3").map_err(Refusal::from)?;

@@ -8,9 +8,9 @@ use super::qwen_image::{QwenImage, QwenPrepared};
 use super::z_image::{PATCH, Prepared, ZImage};
 use crate::error::Result;
 
-/// What a picture is made from.
+/// The inputs of a picture.
 pub(super) struct Conditions {
-    /// What describes the prompt, and what the negative one, `[1, ids, hidden]` each.
+    /// The states of the prompt and of the negative one, `[1, ids, hidden]` each.
     pub prompts: Vec<Array>,
     /// The latents of the pictures that are edited, as rows of patches.
     pub given: Option<Array>,
@@ -33,7 +33,7 @@ impl<'a> Denoiser<'a> {
     /// Prepares what all steps share.
     ///
     /// # Errors
-    /// What the transformer has no positions for; those of MLX.
+    /// Sizes that the transformer has no positions for; errors of MLX.
     pub fn new(
         transformer: &'a Transformer,
         plan: &'a Plan,

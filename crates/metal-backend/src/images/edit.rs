@@ -88,7 +88,7 @@ impl QwenText {
     /// Reads the tokenizer in `files`; `processor` is the config of the pictures' preparation.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// A file that is missing or wrong.
     pub fn read(files: &ModelFiles, style: Style, processor: Option<&Config>) -> Result<QwenText> {
         let tokenizer = super::tokenizer::read(files)?;
         let chat = ChatFormat::from_template(&style.template(), &tokenizer).map_err(Error::from)?;

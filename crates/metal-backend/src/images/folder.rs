@@ -114,7 +114,7 @@ impl PipelineFolder {
         ModelFiles::Folder(self.path.join(component))
     }
 
-    /// Whether [`config`](Self::config) has one to read.
+    /// Returns true when [`config`](Self::config) has one to read.
     pub fn has_config(&self, component: &str, name: &str) -> bool {
         let is_released =
             matches!(&self.layout, Layout::Mflux(saved) if saved.config(component).is_ok());
@@ -167,11 +167,11 @@ impl Component {
         Component { checkpoint: self.checkpoint.renamed(rename), ..self }
     }
 
-    /// Builds what `build` makes of the weights. Given empty stand-ins for `Some`, what it says of sizes is
-    /// right, and nothing is read.
+    /// Calls `build` with the weights. With `only_describe`, these are empty placeholders: sizes
+    /// are right, and nothing is read.
     ///
     /// # Errors
-    /// What does not fit, with the folder.
+    /// A key or a tensor that is missing or does not fit, with the folder.
     pub fn build<T>(
         &self,
         reading: Reading,
@@ -188,7 +188,7 @@ impl Component {
     }
 }
 
-/// What the weights of a component add up to.
+/// The totals of a component's weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Loaded {
     pub parameters: u64,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
 use crate::weights::TensorHeader;
 
-/// What `mflux-save` tells of the model; older versions did not write it.
+/// The record of the model that `mflux-save` writes; older versions did not.
 const RECORD: &str = "mflux_model.json";
 /// Names that only mflux's transformers have.
 const MARKS: [(&str, Kind); 2] = [
@@ -36,12 +36,12 @@ pub(super) struct Saved {
     pub kind: Kind,
     /// Bits that it was saved with.
     pub bits: Option<usize>,
-    /// What the model was called, as far as the folder tells.
+    /// The name of the model, by the record or else by the folder's name.
     name: String,
 }
 
 impl Saved {
-    /// What the folder at `path` is, where it is one of mflux's.
+    /// Opens the folder at `path`, where it is one of mflux's.
     ///
     /// # Errors
     /// Weights that cannot be read; a model for edits that nothing tells the release of.

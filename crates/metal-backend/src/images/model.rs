@@ -81,7 +81,7 @@ impl MlxImageModel {
         Ok(MlxImageModel { planner, turns })
     }
 
-    /// What can be told of a folder without reading weights.
+    /// Describes the model in a folder without reading weights.
     ///
     /// # Errors
     /// As [`load`](Self::load).

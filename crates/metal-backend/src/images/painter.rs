@@ -13,7 +13,7 @@ use super::plan::{Noise, Plan};
 use super::vae::{self, Vae};
 use crate::error::Result;
 
-/// What is told while a picture is made, and whether it is still wanted.
+/// Receives the events of a picture in the making, and may cancel it.
 pub(super) trait Observer {
     fn is_cancelled(&self) -> bool;
     fn tell(&mut self, event: ImageEvent);
@@ -23,7 +23,7 @@ pub(super) trait Observer {
     }
 }
 
-/// What all steps left.
+/// The result of all steps.
 struct Denoised {
     /// `[1, height / 8, width / 8, channels]` F32.
     latents: Array,
@@ -38,7 +38,7 @@ pub(super) struct Painter {
     pipeline: Pipeline,
     /// Bytes that arrays may take.
     limit: u64,
-    /// Whether components stay after their phase.
+    /// Components stay after their phase.
     keeps: bool,
     encoder: Option<Encoder>,
     transformer: Option<Transformer>,
@@ -53,7 +53,7 @@ impl Painter {
     /// Makes the picture of `plan`.
     ///
     /// # Errors
-    /// What does not fit the memory; [`Refusal::Cancelled`]; what failed.
+    /// A picture that does not fit the memory; [`Refusal::Cancelled`]; errors of the computation.
     pub fn paint(&mut self, plan: &Plan, observer: &mut dyn Observer) -> Result<GeneratedImage> {
         let begun = Instant::now();
         memory::reset_peak()?;
@@ -114,7 +114,7 @@ impl Painter {
         Ok(GeneratedImage { picture, facts })
     }
 
-    /// What it makes pictures with.
+    /// The pipeline that makes its pictures.
     #[cfg(test)]
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
@@ -140,7 +140,7 @@ impl Painter {
         Ok(())
     }
 
-    /// Where the picture has to be decoded in tiles. Components do not stay where they leave no room.
+    /// Decides where the picture is decoded in tiles. Frees kept components that leave no room.
     ///
     /// # Errors
     /// A picture that does not fit the memory, with the numbers.
@@ -187,7 +187,7 @@ impl Painter {
         Ok(since.elapsed())
     }
 
-    /// What describes the prompt, and what the negative one, `[1, ids, hidden]` each.
+    /// The states of the prompt and of the negative one, `[1, ids, hidden]` each.
     fn encode(&self, plan: &Plan) -> Result<Vec<Array>> {
         let Some(encoder) = &self.encoder else { unreachable!("it was loaded") };
         let features = encoder.features(&plan.edited)?;

@@ -32,7 +32,7 @@ pub(super) struct Pipeline {
     pub sizes: Sizes,
 }
 
-/// What admission reckons with.
+/// The sizes that admission reckons with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
     pub encoder: u64,
@@ -76,7 +76,7 @@ impl Pipeline {
     /// Reads configs and headers, and checks that all fit.
     ///
     /// # Errors
-    /// What is wrong with a file.
+    /// A file that is missing or wrong.
     pub fn open(
         folder: &PipelineFolder,
         options: &ImageLoadOptions,
@@ -149,10 +149,10 @@ impl Pipeline {
         })
     }
 
-    /// The text encoder; of stand-ins where it is only described.
+    /// The text encoder; of placeholders where it is only described.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A key or a tensor that is missing or does not fit.
     pub fn encoder(&self, only_describe: bool) -> Result<(Encoder, Loaded)> {
         self.encoder.build(self.reading, only_describe, |config, w| match self.kind {
             Kind::ZImage => Ok(Encoder::Caption(Box::new(CaptionEncoder::load(config, w)?))),
@@ -163,10 +163,10 @@ impl Pipeline {
         })
     }
 
-    /// The transformer; of stand-ins where it is only described.
+    /// The transformer; of placeholders where it is only described.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A key or a tensor that is missing or does not fit.
     pub fn transformer(&self, only_describe: bool) -> Result<(Transformer, Loaded)> {
         self.transformer.build(self.reading, only_describe, |config, w| match self.kind {
             Kind::ZImage => Ok(Transformer::ZImage(Box::new(ZImage::load(config, w)?))),
@@ -179,10 +179,10 @@ impl Pipeline {
         Reading { bits: None, ..self.reading }
     }
 
-    /// The decoder of latents; of stand-ins where it is only described.
+    /// The decoder of latents; of placeholders where it is only described.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A key or a tensor that is missing or does not fit.
     pub fn vae(&self, only_describe: bool) -> Result<(Box<dyn Vae>, Loaded)> {
         self.vae.build(self.vae_reading(), only_describe, |config, w| {
             Ok(match self.kind {
@@ -192,10 +192,10 @@ impl Pipeline {
         })
     }
 
-    /// The encoder of pictures; of stand-ins where it is only described.
+    /// The encoder of pictures; of placeholders where it is only described.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A key or a tensor that is missing or does not fit.
     pub fn vae_encoder(&self, only_describe: bool) -> Result<(VaeEncoder, Loaded)> {
         self.vae.build(self.vae_reading(), only_describe, VaeEncoder::load)
     }
@@ -255,7 +255,7 @@ fn renamed(kind: Kind, name: String) -> String {
 }
 
 impl Encoder {
-    /// What the tower sees of the pictures that are edited.
+    /// The tower's features of the pictures that are edited.
     ///
     /// # Errors
     /// Those of MLX.
@@ -268,7 +268,7 @@ impl Encoder {
         }
     }
 
-    /// What describes a prompt about pictures with these `features`, `[1, ids, hidden]`.
+    /// The states of a prompt about pictures with these `features`, `[1, ids, hidden]`.
     ///
     /// # Errors
     /// Those of MLX.

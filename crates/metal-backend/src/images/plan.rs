@@ -17,7 +17,7 @@ pub(super) struct Plan {
     pub truncation: f32,
     pub noise: Noise,
     pub prompt: Prompt,
-    /// What guidance leads away from, where there is guidance.
+    /// The prompt that guidance leads away from, where there is guidance.
     pub negative: Option<Prompt>,
     /// The pictures that are edited.
     pub edited: Vec<Edited>,
@@ -31,7 +31,7 @@ pub(super) struct Prompt {
     pub ids: Vec<u32>,
 }
 
-/// What a picture begins with.
+/// The noise that a picture begins with.
 #[derive(Clone, Debug)]
 pub(super) enum Noise {
     /// Drawn with this seed.

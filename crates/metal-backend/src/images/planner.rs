@@ -1,4 +1,4 @@
-//! What a pipeline makes of a request, and what it tells of itself.
+//! Plans a pipeline's pictures from requests, and describes the model.
 
 use inference_core::{Error, ImageComponent, ImageModelInfo, ImageRequest, Result};
 use mlx_ffi::Device;
@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::pipeline::Pipeline;
 use super::plan::{Plan, Prompt, noise, sides};
 
-/// What turns requests into plans; any thread may ask it.
+/// Turns requests into plans; any thread may ask it.
 pub(super) struct Planner {
     text: Text,
     pub info: ImageModelInfo,
@@ -27,7 +27,7 @@ impl Planner {
     /// Reads the tokenizer and what else `pipeline` needs of `folder` to plan.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// A file that is missing or wrong.
     pub fn new(pipeline: &Pipeline, folder: &PipelineFolder, device: Device) -> Result<Planner> {
         let (transformer, loaded) = pipeline.transformer(true)?;
         let component = |name: &str, of: Loaded| ImageComponent {
@@ -156,7 +156,7 @@ impl Planner {
     /// The weight of the guidance.
     ///
     /// # Errors
-    /// What says nothing beside the rest.
+    /// A parameter that has no effect beside the others.
     fn guidance(&self, request: &ImageRequest) -> Result<f32> {
         let guidance = request.guidance.unwrap_or(self.info.default_guidance);
         let refused = |option: &'static str, is_set: bool, reason: &str| match is_set {

@@ -54,7 +54,7 @@ struct Stream {
     down: Linear,
 }
 
-/// What all steps share of a prompt and the pictures' sizes.
+/// The inputs of a prompt and of the pictures' sizes that all steps share.
 #[derive(Debug)]
 pub(super) struct QwenPrepared {
     /// `[1, ids, dim]`.
@@ -65,7 +65,7 @@ pub(super) struct QwenPrepared {
     tokens: i32,
 }
 
-/// What modulates a block, of the noise and of the given pictures where these differ, `[1, dim]`.
+/// Time embeddings that modulate a block, `[1, dim]`; those of given pictures where these differ.
 struct Times {
     noise: Array,
     given: Option<Array>,
@@ -180,8 +180,8 @@ impl QwenImage {
         self.text_norm.weight.dtype()
     }
 
-    /// What all steps share of `text`, `[1, ids, size]`, and of pictures of so many rows and columns of
-    /// patches, the one that is made first.
+    /// Prepares the inputs that all steps share, of `text`, `[1, ids, size]`. `grids` are the rows
+    /// and columns of the pictures' patches, the one that is made first.
     ///
     /// # Errors
     /// More ids than the model has positions; those of MLX.
@@ -262,7 +262,7 @@ fn parts<const N: usize>(x: &Array) -> Result<[Array; N]> {
     Ok(parts.try_into().expect("as many as were made"))
 }
 
-/// What modulates the rows of a stream: `[1, dim]` for all, or for each row, `[1, l, dim]`.
+/// The modulation of a stream's rows: `[1, dim]` for all, or for each row, `[1, l, dim]`.
 struct Modulation {
     shift: Array,
     scale: Array,
@@ -275,7 +275,7 @@ impl Modulation {
         scaled(&self.scale, &self.shift)
     }
 
-    /// What the half adds to them.
+    /// The gated result `y` of the half, as it is added to them.
     fn behind<'a>(&'a self, y: &'a Array) -> Branch<'a> {
         Branch { y, norm: None, gate: Some(&self.gate), tanh: false }
     }

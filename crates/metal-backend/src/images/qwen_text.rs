@@ -119,7 +119,7 @@ impl QwenEncoder {
         })
     }
 
-    /// What the tower sees of a picture, `[cells, hidden]`.
+    /// The tower's features of a picture, `[cells, hidden]`.
     ///
     /// # Errors
     /// An encoder that was loaded without its tower; those of MLX.

@@ -133,7 +133,7 @@ impl QwenTower {
         })
     }
 
-    /// What is seen of a picture whose sides are multiples of a cell: `[cells, text]`, raster order.
+    /// Features of a picture whose sides are multiples of a cell: `[cells, text]`, raster order.
     ///
     /// # Errors
     /// Those of MLX.

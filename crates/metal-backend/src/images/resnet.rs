@@ -14,7 +14,7 @@ pub(super) struct Resnet<N> {
     conv1: Conv2d,
     norm2: N,
     conv2: Conv2d,
-    /// Where the input has other channels than the output.
+    /// The convolution beside the others, where the input has other channels than the output.
     shortcut: Option<Conv2d>,
 }
 

@@ -28,7 +28,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/images")
 }
 
-/// What looks at the latents of each step.
+/// Records the events and the latents of each step.
 #[derive(Default)]
 struct Seen {
     latents: Vec<Vec<f32>>,

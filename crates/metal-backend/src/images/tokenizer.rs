@@ -17,7 +17,7 @@ const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p
 /// `merges.txt` where only these are there.
 ///
 /// # Errors
-/// What is wrong with the files.
+/// A file that is missing or wrong.
 pub(super) fn read(files: &ModelFiles) -> Result<Tokenizer> {
     if files.exists(FILE) || !files.exists("vocab.json") {
         return Tokenizer::from_files(files).map_err(Error::from);

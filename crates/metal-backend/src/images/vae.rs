@@ -6,7 +6,7 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 /// `[1, height, width, channels]`.
 pub(super) type Latent = Array;
 
-/// What turns latents into pixels.
+/// A decoder of latents into pixels.
 pub(super) trait Vae {
     /// The latents as the network takes them, of those that denoising leaves, `[1, height, width, channels]`.
     ///
@@ -99,7 +99,7 @@ fn blended(before: &Array, tile: &Array, extent: i32, axis: i32) -> Result<Array
 /// Colours from -1 to 1 as bytes, rounded as numpy does.
 ///
 /// # Errors
-/// What failed while they were computed; colours that are no numbers.
+/// Errors of computing them; colours that are no numbers.
 pub(super) fn picture(colours: &Array) -> crate::error::Result<Picture> {
     let [_, height, width, _] = colours.dims::<4>()?;
     let values = ops::astype(colours, Dtype::F32)?.to_vec_f32()?;

@@ -62,7 +62,7 @@ struct Attention {
     kernels: Kernels,
 }
 
-/// What all steps share of a caption and a picture's size.
+/// The inputs of a caption and of a picture's size that all steps share.
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// The refined caption, `[1, caption, dim]`.
@@ -191,8 +191,8 @@ impl ZImage {
         self.x_pad.dtype()
     }
 
-    /// What all steps share of `caption`, `[1, tokens, caption size]`, and a picture of so many rows and
-    /// columns of patches.
+    /// Prepares the inputs that all steps share. `caption` is `[1, tokens, caption size]`; the
+    /// picture has so many rows and columns of patches.
     ///
     /// # Errors
     /// A picture that has more rows or columns than the model has positions; those of MLX.

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, GELU_CUBE, Result, cuda, ops};
 
-/// What the gate does to what it lets through.
+/// The activation function of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Activation {
     /// `x · sigmoid(x)`.
@@ -75,7 +75,7 @@ impl Activation {
         }
     }
 
-    /// What passes the gate, `act(gate) · up`, by MLX's operations.
+    /// The gated values, `act(gate) · up`, by MLX's operations.
     pub fn gated(self, gate: &Array, up: &Array) -> Result<Array> {
         let Activation::ClippedSilu { alpha, limit } = self else {
             return ops::multiply(&self.of(gate)?, up);
@@ -88,7 +88,7 @@ impl Activation {
         ops::multiply(&silu, &ops::add(&up, &scalar(1.0)?)?)
     }
 
-    /// What `x` becomes, without a gate, by MLX's operations.
+    /// The activation of `x`, without a gate, by MLX's operations.
     pub fn of(self, x: &Array) -> Result<Array> {
         let scalar = |value| Array::scalar(value, x.dtype());
         match self {
@@ -133,8 +133,8 @@ pub(crate) fn silu(x: &Array) -> Result<Array> {
     ops::multiply(x, &ops::sigmoid(x)?)
 }
 
-/// What the values of each row of `x` have above their mean and so many standard deviations; 0 where they
-/// have less.
+/// The excess of each value over the mean of its row of `x` plus so many standard deviations; 0 for
+/// those below.
 fn above(x: &Array, deviations: f32) -> Result<Array> {
     let scalar = |value| Array::scalar(value, Dtype::F32);
     let wide = ops::astype(x, Dtype::F32)?;

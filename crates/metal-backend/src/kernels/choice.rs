@@ -49,7 +49,7 @@ impl Kernels {
     /// Our own ones for CPUs, with activations as they are.
     pub const CPU: Kernels = Kernels::Cpu(Activations::Whole);
 
-    /// Whether they are our own ones for CPUs.
+    /// Returns true for our own kernels for CPUs.
     pub fn is_ours_on_cpu(self) -> bool {
         matches!(self, Kernels::Cpu(_))
     }
@@ -62,8 +62,9 @@ impl Kernels {
         }
     }
 
-    /// What a model on `device` uses: our own kernels on a CPU under Linux, where MLX has none that are
-    /// fast, and on NVIDIA's GPUs that have their instructions, unless `settings` turn them off.
+    /// The kernels for a model on `device`, unless `settings` turn ours off. Ours run on a CPU
+    /// under Linux, for which MLX has no fast ones, and on NVIDIA GPUs that have their
+    /// instructions.
     ///
     /// # Errors
     /// Those of MLX.
@@ -84,7 +85,7 @@ impl Kernels {
         })
     }
 
-    /// Whether the device is one of CUDA.
+    /// Returns true for kernels on a CUDA device.
     pub fn is_on_cuda(self) -> bool {
         matches!(self, Kernels::MlxOnCuda | Kernels::Cuda)
     }

@@ -81,8 +81,9 @@ impl Kernels {
         ops::reshape(&y, &[t, e, -1])
     }
 
-    /// Whether products of many rows are faster where the matrices are named in order. Our own
-    /// kernels bring the rows of a matrix together themselves, and on CUDA MLX is not told of the order.
+    /// Returns true when products of many rows are faster with the matrices named in order. Our own
+    /// kernels bring the rows of a matrix together themselves. On CUDA, MLX is not told of the
+    /// order.
     pub fn prefers_order(self) -> bool {
         self == Kernels::Mlx
     }

@@ -29,7 +29,7 @@ pub(crate) struct GatedNorm<'a> {
     pub gate_is_first: bool,
 }
 
-/// What one kernel does before and after a product.
+/// The work that one kernel does before and after a product.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GemvFusion<'a> {
     /// Prologue: the norm of the row.
@@ -42,11 +42,11 @@ pub(crate) struct GemvFusion<'a> {
     pub activation: Option<Activation>,
     /// Epilogue: the residual that the result is added to.
     pub residual: Option<&'a Array>,
-    /// Epilogue: whether the result may come in float parts, as [`Kernels::residual`] takes it.
+    /// Epilogue: the result may come in float parts, as [`Kernels::residual`] takes it.
     pub in_parts: bool,
 }
 
-/// Whether the kernel for CUDA adds these.
+/// Returns true when the kernel for CUDA adds these.
 fn takes_residual(
     x: &Array,
     y: &Array,
@@ -105,13 +105,14 @@ impl Kernels {
         pays.then(|| cuda::one_row(x, weights, &around))
     }
 
-    /// Whether a sum with so many rows is better made by [`residual`](Self::residual) than by the
-    /// product before it.
+    /// Returns true when a sum of so many rows is better made by [`residual`](Self::residual) than
+    /// by the product before it.
     pub fn adds_rows(self, x: &Array) -> bool {
         self == Kernels::Cuda && x.rows() > 1
     }
 
-    /// Whether [`residual`](Self::residual) is one operation for such norms, and takes y in float parts.
+    /// Returns true when [`residual`](Self::residual) is one operation for such norms and takes `y`
+    /// in float parts.
     pub fn adds_parts(
         self,
         x: &Array,
@@ -137,7 +138,7 @@ impl Kernels {
         pays.then(|| cuda::residual(x, y, first, second, eps, factor, scale))
     }
 
-    /// What passes the gate: `activation(gate) · up`, where a column of the gate may be for several of `up`.
+    /// The gated values, `activation(gate) · up`. A column of the gate may be for several of `up`.
     pub fn gated(
         self,
         activation: Activation,

@@ -81,19 +81,20 @@ impl Kernels {
     }
 }
 
-/// Whether `x` has one position of each row of a batch.
+/// Returns true when `x` has one position of each row of a batch.
 fn is_step(x: &Array) -> bool {
     x.shape().iter().rev().nth(1) == Some(&1)
 }
 
-/// Whether our own kernel for several rows multiplies them. It is the fastest where layers follow each other, as it copies their weights ahead. Alone it
-/// takes longer for large matrices of four bits.
+/// Returns true when our own kernel for several rows multiplies them. It is the fastest in a run of
+/// layers, as it copies their weights ahead. Alone, it takes longer for large matrices of four
+/// bits.
 pub(super) fn several_rows_pay(x: &Array, w: cuda::Weights<'_>) -> bool {
     x.rows() > 1 && cuda::takes_several_rows(x, w)
 }
 
-/// Whether our own kernel unpacks the matrix for a product with several rows: nothing waits for MLX's kernels to be
-/// compiled then, and a step can be captured.
+/// Returns true when our own kernel unpacks the matrix for a product with several rows. Then
+/// nothing waits for MLX's kernels to be compiled, and a step can be captured.
 fn unpacking_pays(x: &Array, w: &Quantized) -> bool {
     let columns = x.shape().last().copied().unwrap_or(0);
     x.rows() >= UNPACKED_BY_US_FROM

@@ -1,4 +1,4 @@
-//! What layers with a recurrent state compute: a short convolution and the gated delta rule.
+//! The operations of layers with a recurrent state: a short convolution and the gated delta rule.
 
 use mlx_ffi::cpu::{self, ConvolutionActivation, DeltaRule, Filter};
 use mlx_ffi::{Array, Dtype, Result, cuda, ops};
@@ -7,7 +7,7 @@ use super::activation::{silu, softplus};
 use super::choice::Kernels;
 use super::columns::Columns;
 
-/// What keeps the length of a query or a key from 0, as in transformers.
+/// Keeps the length of a query or a key above 0, as in transformers.
 const EPS: f32 = 1e-6;
 
 impl Kernels {

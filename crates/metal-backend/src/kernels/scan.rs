@@ -93,8 +93,8 @@ fn by_mlx(scan: &SelectiveScan<'_>) -> Result<[Array; 2]> {
 }
 
 impl Part {
-    /// What its positions read, `[…, q, head_dim]`, and the state after them, `[…, head_dim, state_dim]`,
-    /// given that before.
+    /// The outputs of its positions, `[…, q, head_dim]`, and the state after them,
+    /// `[…, head_dim, state_dim]`, given the one before.
     fn through(&self, state: &Array) -> Result<[Array; 2]> {
         let Part { x, b, c, step, decay } = self;
         let q = decay.shape()[3];

@@ -1,4 +1,4 @@
-//! What the environment says about kernels: the only place that reads it.
+//! Settings of kernels from the environment: the only place that reads it.
 
 use mlx_ffi::cpu::{self, Level};
 
@@ -8,15 +8,15 @@ use crate::error::{Error, Result};
 const CPU_VARIABLE: &str = "ML_CPU_KERNELS";
 const CUDA_VARIABLE: &str = "ML_CUDA_KERNELS";
 
-/// What is wanted of our own kernels.
+/// The settings of our own kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub cpu: CpuKernels,
-    /// Whether kernels for CUDA are used where they can be.
+    /// Our kernels for CUDA are used where they can be.
     pub cuda: bool,
 }
 
-/// What is wanted of our kernels for CPUs.
+/// The setting of our kernels for CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CpuKernels {
     /// MLX's are used instead.
@@ -34,7 +34,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What the environment says: `ML_CPU_KERNELS` is on, off or a level, `ML_CUDA_KERNELS` on or off.
+    /// Reads the environment: `ML_CPU_KERNELS` is on, off or a level, `ML_CUDA_KERNELS` on or off.
     ///
     /// # Errors
     /// A value that means nothing.

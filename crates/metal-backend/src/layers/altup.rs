@@ -22,11 +22,11 @@ pub(crate) struct AltUp {
     pub prediction: Array,
     /// The router's values to the part of each stream in the correction, `[streams, streams]` F32.
     pub correction: Array,
-    /// What the computed stream is multiplied with before the layer's own input meets it,
-    /// `[hidden_size]`.
+    /// A factor of the computed stream, `[hidden_size]`, before the layer's own input is combined
+    /// with it.
     pub output_scale: Option<Array>,
     pub laurel: Laurel,
-    /// What the layer's own input adds to all streams but the first.
+    /// Makes, of the layer's own input, a term for all streams but the first.
     pub input: LayerInput,
 }
 

@@ -26,27 +26,27 @@ pub(crate) struct AttentionConfig {
     pub n_kv_heads: i32,
     /// Values of a head.
     pub head_dim: i32,
-    /// What scores are multiplied with.
+    /// The factor of scores.
     pub scale: f32,
     /// Scores are squashed to ± this by tanh.
     pub softcap: Option<f32>,
     /// How many positions a position sees, itself included; `None`: all before it.
     pub window: Option<i32>,
-    /// Whether the positions of a picture see each other.
+    /// The positions of a picture see each other.
     pub sees_whole: bool,
-    /// Whether a position sees those behind it too: the layer embeds whole texts.
+    /// A position also sees those behind it: the layer embeds whole texts.
     pub sees_later: bool,
     pub sharing: Sharing,
 }
 
-/// Whose keys and values a layer sees.
+/// The owner of the keys and values that a layer sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// Its own.
     Own,
-    /// Its own, which others see too, under this number.
+    /// Its own, shared with later layers under this number.
     Lends(usize),
-    /// Those that an earlier layer lends under this number.
+    /// The shared KV of an earlier layer, under this number.
     Borrows(usize),
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct Attention {
     pub v_norm: Option<RmsNorm>,
     /// `None`: the layer does not see positions.
     pub rope: Option<Rope>,
-    /// What queries are multiplied with as positions grow.
+    /// A factor of queries that grows with positions.
     pub position_scale: Option<PositionScale>,
     /// One more logit for each head, `[n_heads]`, that takes part in the softmax and adds nothing.
     /// Never beside a softcap.
     pub sinks: Option<Array>,
-    /// What the output is multiplied with.
+    /// The gate of the output.
     pub gate: OutputGate,
     /// Whose kernels norm, rotate and attend, where the operands have one type.
     pub kernels: Kernels,
@@ -102,7 +102,8 @@ impl Attention {
         self.o_proj.forward_fused(&self.gated(out, gate)?, fusion.only_epilogue())
     }
 
-    /// What queries find, `[b, l, n_heads * head_dim]`, before the gate and the output projection. Appends `l` positions to `cache`.
+    /// The heads' outputs, `[b, l, n_heads * head_dim]`, before the gate and the output projection.
+    /// Appends `l` positions to `cache`.
     pub(super) fn mix(
         &self,
         [q, k, v]: [Columns; 3],
@@ -252,20 +253,22 @@ impl Attention {
         fits.then_some([n_kv_heads, head_dim])
     }
 
-    /// Whether there are kernels for CUDA that attend in `dtype` for one position of each row.
+    /// Returns true when kernels for CUDA attend in `dtype` for one position of each row.
     pub(super) fn steps_on_cuda(&self, dtype: Dtype) -> bool {
         let attends = cuda::attends(self.config.head_dim, dtype);
         self.kernels == Kernels::Cuda && self.sinks_fit(dtype) && attends
     }
 
-    /// Whether nobody but this layer needs to know its queries and keys, which kernels make in `dtype`.
+    /// Returns true when kernels can make queries and keys in `dtype`, and nothing but this layer
+    /// needs them.
     pub(super) fn is_fusible(&self, dtype: Dtype, positions: &mut Positions) -> bool {
         let (q_norm, k_norm) = self.qk_norms.heads();
         let norms_fit = [q_norm, k_norm].iter().flatten().all(|norm| norm.weight.dtype() == dtype);
         norms_fit && self.is_plain() && positions.observer().is_none()
     }
 
-    /// Whether kernels of a step on CUDA know the norm of values, if there is one, beside those of queries and keys.
+    /// Returns true when kernels of a step on CUDA know the norm of values beside those of queries
+    /// and keys. Also true without such a norm.
     fn values_fit(&self, dtype: Dtype) -> bool {
         self.v_norm.as_ref().is_none_or(|norm| match &self.qk_norms {
             QkNorms::Heads { q_norm, .. } => {
@@ -275,18 +278,18 @@ impl Attention {
         })
     }
 
-    /// Whether sinks, if there are any, are of `dtype`.
+    /// Returns true when sinks, if there are any, are of `dtype`.
     fn sinks_fit(&self, dtype: Dtype) -> bool {
         self.sinks.as_ref().is_none_or(|sinks| sinks.dtype() == dtype)
     }
 
-    /// Whether kernels know how queries and keys are normed, rotated and scaled.
+    /// Returns true when kernels know how queries and keys are normed, rotated and scaled.
     fn is_plain(&self) -> bool {
         let norms_come_first = !matches!(self.qk_norms, QkNorms::RotatedHeads { .. });
         self.position_scale.is_none() && self.has_halves() && norms_come_first
     }
 
-    /// Whether the halves of what is rotated are rotated together, as kernels know it.
+    /// Returns true when values are rotated in halves, as kernels know it.
     pub(super) fn has_halves(&self) -> bool {
         self.rope.as_ref().is_none_or(|rope| rope.pairs() == RopePairs::Halves)
     }
@@ -313,7 +316,8 @@ impl Attention {
         Ok(out)
     }
 
-    /// What kernels take of new positions, which go into `slot`; `at` and `rows` are its offsets.
+    /// The inputs of kernels for new positions, which go into `slot`; `at` and `rows` are its
+    /// offsets.
     pub(super) fn new_positions<'a>(
         &'a self,
         [q, k, v]: [&'a Columns; 3],
@@ -378,7 +382,7 @@ impl Attention {
         self.rope.as_ref().map_or_else(|| x.share(), |rope| rope.forward(&x, positions))
     }
 
-    /// What it remembers, of which a context length may bound the positions.
+    /// The keys and values that it keeps. A context length may bound their positions.
     pub fn kv_spec(&self, context_length: Option<i32>) -> KvSpec {
         let AttentionConfig { n_kv_heads, head_dim, window, .. } = self.config;
         KvSpec::new(n_kv_heads, head_dim, window, context_length)
@@ -435,8 +439,8 @@ impl Attention {
         ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, n_heads * d])
     }
 
-    /// Whether attention is made of several operations, where there is a fused one: cuDNN compiles a plan for each
-    /// number and length of texts, which takes longer than they do.
+    /// Returns true when attention is made of several operations although there is a fused one.
+    /// cuDNN compiles a plan for each number and length of texts, which takes longer than they do.
     fn composes(&self, view: &View, positions: &Positions) -> bool {
         let keys = view.keys.shape().get(2).copied().unwrap_or(0);
         let is_planned = self.kernels.is_on_cuda() && view.keys.dtype().is_half();

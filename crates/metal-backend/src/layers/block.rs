@@ -23,7 +23,7 @@ pub(crate) struct Block {
     /// On what the feed-forward network adds.
     pub mlp_out_norm: Option<RmsNorm>,
     pub residual: Residual,
-    /// What comes behind both.
+    /// Changes the stream behind both halves.
     pub ending: Ending,
     /// Whose kernels add to the residual stream.
     pub kernels: Kernels,
@@ -56,13 +56,13 @@ impl Stream {
         Ok(Stream { h: self.h.share()?, normed })
     }
 
-    /// What of it stands at `tail`.
+    /// Its positions at `tail`.
     pub fn at(&self, tail: &Tail) -> Result<Stream> {
         let normed = self.normed.as_ref().map(|normed| tail.of(normed)).transpose()?;
         Ok(Stream { h: tail.of(&self.h)?, normed })
     }
 
-    /// What can be fused with a half of a block that has `norm` before it, and an epilogue.
+    /// The fusion for a half of a block that has `norm` before it, and an epilogue.
     fn fusion<'a>(&'a self, norm: &'a Option<RmsNorm>, epilogue: Fusion<'a>) -> Fusion<'a> {
         Fusion { norm: norm.as_ref(), normed: self.normed.as_ref(), ..epilogue }
     }
@@ -94,7 +94,7 @@ impl Block {
         }
     }
 
-    /// Whether some positions can pass its second half without the others.
+    /// Returns true when some positions can pass its second half without the others.
     pub fn can_end_at_some(&self) -> bool {
         let is_plain = matches!(self.residual, Residual::Sum | Residual::Scaled(_));
         is_plain && self.ending.is_nothing()

@@ -8,8 +8,8 @@ use crate::cache::{Slot, View, Visible};
 use crate::kernels::Columns;
 
 impl Attention {
-    /// `x`, `[b, l, hidden_size]`, as queries over the keys and values that an earlier layer of the same
-    /// pass lends.
+    /// `x`, `[b, l, hidden_size]`, as queries over the shared KV of an earlier layer of the same
+    /// pass.
     pub fn borrowed(
         &self,
         x: &Array,
@@ -34,13 +34,14 @@ impl Attention {
         self.o_proj.forward_fused(&out, fusion.only_epilogue())
     }
 
-    /// Whether there is one operation for all that one position of each row in `dtype` does between the projections, where the
-    /// lender has such a one.
+    /// Returns true when one operation does all of a step in `dtype` between the projections, for
+    /// one position of each row. The step of the layer that shares its KV must be one too.
     pub fn borrows_steps(&self, dtype: Dtype, positions: &mut Positions) -> bool {
         self.steps_on_cuda(dtype) && self.is_fusible(dtype, positions)
     }
 
-    /// One position of each row, whose key and value the lender wrote into `slot`: `[b, 1, n_heads * head_dim]`.
+    /// One position of each row, `[b, 1, n_heads * head_dim]`. The layer that shares its KV wrote
+    /// its key and value into `slot`.
     fn borrowed_step(&self, q: &Columns, slot: &Slot, positions: &Positions) -> Result<Array> {
         let offsets = positions.step_offsets(slot, self.config.n_heads)?;
         // Only queries are looked at.
@@ -49,7 +50,8 @@ impl Attention {
     }
 }
 
-/// What the position of each row that was written into `slot` sees, of `window` positions, and its keys.
+/// The view of each row's position that was written into `slot`, of `window` positions, and its
+/// keys.
 fn seen_in(slot: &Slot, window: Option<i32>) -> Result<(View, Array)> {
     let end = slot.at + 1;
     let first = window.map_or(0, |window| (end - window).max(0));

@@ -27,7 +27,7 @@ pub(crate) struct StepCapture {
     state: Captured,
     /// Which rows and buffers the capture is of.
     layout: u64,
-    /// What steps have on the device.
+    /// Offsets of steps, kept on the device.
     places: SharedOffsets,
 }
 
@@ -46,11 +46,11 @@ impl Default for Captured {
     }
 }
 
-/// What a step reads.
+/// The inputs of a step.
 pub(crate) struct StepInputs {
     /// Its own.
     moving: Vec<Array>,
-    /// What steps share until the rows or their buffers are others.
+    /// Shared by steps until the rows or their buffers change.
     fixed: Vec<Array>,
 }
 
@@ -99,7 +99,7 @@ impl StepCapture {
         self.state = Captured { is_impossible, ..Captured::default() };
     }
 
-    /// Whether a step is captured.
+    /// Returns true when a step is captured.
     pub fn is_captured(&self) -> bool {
         self.state.replay.is_some()
     }
@@ -110,12 +110,13 @@ impl StepCapture {
         self.state.until_tried = if was_captured { UNTIL_GROWN } else { WORTH_CAPTURING };
     }
 
-    /// What steps have on the device, kept from one to the next.
+    /// The offsets of steps, kept on the device from one to the next.
     pub fn places(&self) -> SharedOffsets {
         Rc::clone(&self.places)
     }
 
-    /// What the step of `pass`, before the first of the layers `own` of all, reads, where our own kernels make it in place.
+    /// The inputs of the step of `pass` for the layers `own` of all, before the first of these.
+    /// `None` unless our own kernels make the step in place.
     pub fn inputs(
         &mut self,
         layers: &[Block],

@@ -7,13 +7,13 @@ use super::{Attention, DecodeRows, Decoder, Mixer, Pass, Positions, Sharing};
 use crate::cache::{Caches, KvCache, State};
 use crate::kernels::Columns;
 
-/// The rows of a batch on their way to a pass of prompts, with the next id of each.
+/// The rows of a batch that join a pass of prompts, with the next id of each.
 pub(crate) struct Boarding {
     /// `[rows, 1]`.
     pub ids: Indices,
-    /// What is known of them.
+    /// The state of their past positions.
     pub caches: Caches,
-    /// What their steps have on the device.
+    /// The offsets of their steps, kept on the device.
     pub places: SharedOffsets,
 }
 
@@ -80,7 +80,7 @@ impl Attention {
         self.kernels.join(&of_prompts, &of_rows)
     }
 
-    /// Whether a kernel of a step writes the next keys and values in place.
+    /// Returns true when a kernel of a step writes the next keys and values in place.
     fn takes_rows(&self, dtype: Dtype, after: &mut Positions, cache: &mut KvCache) -> Result<bool> {
         let is_alone = self.config.sharing == Sharing::Own;
         Ok(is_alone && self.slot(dtype, 1, after, cache)?.is_some())
@@ -88,8 +88,9 @@ impl Attention {
 }
 
 impl Decoder {
-    /// Whether rows with these caches can decode in a pass of prompts: where all layers are attention to keys and values of their
-    /// own, which a kernel of a step writes in place, or have a recurrent state, or both.
+    /// Returns true when rows with these caches can decode in a pass of prompts. All layers must
+    /// attend to keys and values of their own, which a kernel of a step writes in place, or have a
+    /// recurrent state, or both.
     ///
     /// # Errors
     /// Those of MLX.

@@ -25,24 +25,25 @@ pub(crate) enum Head {
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub embed_tokens: Embedding,
-    /// What embeddings are multiplied with.
+    /// The factor of embeddings.
     pub embed_scale: Option<f64>,
     /// On embeddings, before the first layer.
     pub embed_norm: Option<RmsNorm>,
     /// One more input for each layer.
     pub layer_inputs: Option<LayerInputs>,
-    /// What makes several residual streams of one, and one of several.
+    /// Makes several residual streams of one, and one of several.
     pub streams: Option<Streams>,
     pub layers: Vec<Block>,
     pub norm: RmsNorm,
     pub lm_head: Head,
-    /// What is added to the logits of embeddings that are the output layer, of the ids that this rank has.
+    /// Added to the logits of embeddings that are the output layer, for this rank's ids.
     pub tied_bias: Option<Array>,
-    /// Where several ranks compute the logits of some ids each.
+    /// Set when several ranks compute the logits of some ids each.
     pub split_logits: Option<SplitLogits>,
-    /// The layers of this rank, where ranks have some each. What others have is an empty stand-in.
+    /// The layers of this rank, if ranks have some each. An empty placeholder stands for each of
+    /// the others.
     pub stage: Option<Stage>,
-    /// What logits are multiplied with, before they are squashed.
+    /// The factor of logits, before they are squashed.
     pub logit_scale: Option<f32>,
     /// Logits are squashed to ± this by tanh.
     pub logit_softcap: Option<f32>,
@@ -55,7 +56,7 @@ pub(crate) struct Decoder {
     /// The longest sequence whose positions are encoded as in the model's first training (LongRoPE);
     /// all positions of a longer one are encoded in another way.
     pub original_context: Option<i32>,
-    /// What sees pictures, where the model does.
+    /// The encoder of pictures, if the model sees them.
     pub tower: Option<Tower>,
     /// Whose kernels compute it.
     pub kernels: Kernels,

@@ -22,7 +22,7 @@ pub(crate) struct DeltaNet {
     pub dt_bias: Array,
     /// Over each value head.
     pub norm: RmsNorm,
-    /// What the gate of the norm's result does: `Silu` (Qwen) or `Sigmoid` (Kimi).
+    /// The gate's function on the norm's result: `Silu` (Qwen) or `Sigmoid` (Kimi).
     pub gate: Activation,
     pub out_proj: Linear,
     /// Whose kernels compute it.
@@ -73,7 +73,7 @@ impl DeltaNet {
         self.out_proj.forward_fused(&gated, fusion.only_epilogue())
     }
 
-    /// What it remembers.
+    /// The recurrent state that it keeps.
     pub fn spec(&self) -> RecurrentSpec {
         let DeltaSizes { v_heads, k_dim, v_dim, taps, .. } = self.sizes;
         RecurrentSpec {

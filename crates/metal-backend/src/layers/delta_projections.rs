@@ -60,7 +60,7 @@ pub(crate) struct LowRankProjections {
     pub gate: Linear,
 }
 
-/// What is projected from a layer's input where gate and decay have a low rank.
+/// The projections of a layer's input if gate and decay have a low rank.
 #[derive(Debug)]
 pub(crate) enum LowRankFirst {
     /// A matrix for queries, keys, values, beta, and the inputs of decay and of the gate.

@@ -11,7 +11,7 @@ pub(crate) struct Embedding {
     weight: Weight,
     dtype: Dtype,
     lora: Option<Lora>,
-    /// Where several ranks have some ids each.
+    /// Set when several ranks have some ids each.
     own: Option<OwnIds>,
 }
 

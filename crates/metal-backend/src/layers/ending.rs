@@ -1,20 +1,20 @@
-//! What a block does to the residual stream behind its two halves.
+//! The last changes of a block to the residual stream, behind its two halves.
 
 use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
 use super::{Fusion, Linear, RmsNorm, Workspace};
 use crate::kernels::{Activation, Columns, Kernels};
 
-/// What a block does to the residual stream behind its two halves; by default, nothing.
+/// Changes the residual stream behind a block's two halves; by default, not at all.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    /// What is made of the layer's own input.
+    /// Adds a term made of the layer's own input.
     pub input: Option<LayerInput>,
-    /// What the stream is multiplied with.
+    /// The factor of the stream.
     pub scale: Option<LayerScale>,
 }
 
-/// What a layer multiplies the stream with.
+/// A layer's factor of the stream.
 #[derive(Debug)]
 pub(crate) struct LayerScale {
     /// `[1]`.
@@ -61,7 +61,7 @@ pub(crate) struct LayerInput {
 }
 
 impl Ending {
-    /// Whether it leaves the stream as it is.
+    /// Returns true when it leaves the stream as it is.
     pub fn is_nothing(&self) -> bool {
         self.input.is_none() && self.scale.is_none()
     }
@@ -78,8 +78,8 @@ impl LayerInput {
         self.gate.workspace(dtype).then(self.projection.workspace(dtype))
     }
 
-    /// What is added to the stream, for `x`, `[b, l, hidden_size]`, and the layer's own `input`,
-    /// `size` columns of `[b, l, …]`: `[b, l, hidden_size]`.
+    /// The term to add to the stream `x`, `[b, l, hidden_size]`: `[b, l, hidden_size]`. The layer's
+    /// own `input` is `size` columns of `[b, l, …]`.
     pub fn forward(&self, x: &Array, input: Option<&Columns>) -> Result<Array> {
         self.norm.forward(&self.projected(x, input)?)
     }

@@ -32,12 +32,12 @@ impl ExpertLinear {
         ExpertLinear { together, ..self }
     }
 
-    /// Whether its results are those of all ranks.
+    /// Returns true when its results are those of all ranks.
     pub fn is_whole(&self) -> bool {
         self.together.is_nothing()
     }
 
-    /// What was made of its results, linearly, in this rank, as that of all.
+    /// Completes `y`, made linearly of its results in this rank, with the terms of all ranks.
     pub fn all(&self, y: Array) -> Result<Array> {
         self.together.all(y)
     }
@@ -77,7 +77,7 @@ impl ExpertLinear {
         }
     }
 
-    /// Whether products are faster where the experts are named in order.
+    /// Returns true when products are faster with the experts named in order.
     pub fn prefers_order(&self) -> bool {
         self.weight.kernels.prefers_order()
     }

@@ -1,4 +1,4 @@
-//! What a device may compute in one operation with a layer's projections.
+//! The operations that a device may fuse with a layer's projections.
 
 use mlx_ffi::{Array, Result};
 
@@ -30,7 +30,8 @@ impl<'a> Fusion<'a> {
         Fusion { residual: None, in_parts: false, ..self }
     }
 
-    /// What is projected in place of `x`: by our own kernel where there is one, so that a capture can hold it.
+    /// The input of the projection in place of `x`: by our own kernel if there is one, so that a
+    /// capture can hold it.
     pub fn prologue(&self, x: &Array) -> Result<Array> {
         match (self.normed, self.norm) {
             (Some(normed), _) => normed.share(),
@@ -39,7 +40,7 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// What becomes of the result `y` of the last projection.
+    /// Adds the residual, if any, to the result `y` of the last projection.
     pub fn epilogue(&self, kernels: Kernels, y: Array) -> Result<Array> {
         match self.residual {
             None => Ok(y),

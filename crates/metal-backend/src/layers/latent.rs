@@ -38,7 +38,7 @@ pub(crate) enum LatentQueries {
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
     pub sizes: LatentSizes,
-    /// What scores are multiplied with.
+    /// The factor of scores.
     pub scale: f32,
     /// To `heads * (nope + rope)` values.
     pub queries: LatentQueries,
@@ -235,7 +235,7 @@ impl LatentAttention {
         ops::concatenate(&[&own, &shared], -1)
     }
 
-    /// What it remembers, of which a context length may bound the positions.
+    /// The latents that it keeps. A context length may bound their positions.
     pub fn kv_spec(&self, context_length: Option<i32>) -> KvSpec {
         KvSpec::latent(self.sizes.rank + self.sizes.rope, context_length)
     }

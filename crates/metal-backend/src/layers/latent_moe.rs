@@ -11,7 +11,7 @@ pub(crate) struct LatentMoe {
     pub down: Linear,
     /// Without a shared expert.
     pub moe: Moe,
-    /// What the experts give to `hidden_size`.
+    /// The experts' results to `hidden_size`.
     pub up: Linear,
     /// Beside the experts.
     pub shared: Option<Mlp>,

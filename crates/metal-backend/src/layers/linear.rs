@@ -54,7 +54,8 @@ impl Linear {
         }
     }
 
-    /// What passes the gate of the result's first half, where there is one operation for all that.
+    /// The second half of the result, gated by the first. `None` unless one operation makes all
+    /// that.
     pub fn gated(
         &self,
         x: &Array,

@@ -6,7 +6,7 @@ use super::Weight;
 use super::workspace::adapter_row_bytes;
 use crate::kernels::{Matrix, Order};
 
-/// What is added to the result of a base: `scale · (x a) b`.
+/// A low-rank term that is added to the result of a base: `scale · (x a) b`.
 ///
 /// The adapter's own type is kept and the sum is made in the base's, in the order of mlx-lm's
 /// `LoRALinear` and `LoRAEmbedding`: with float32 adapters beside bf16 weights, only the last step
@@ -21,18 +21,18 @@ pub(crate) struct Lora {
 }
 
 impl Lora {
-    /// Bytes of one row on its way through a projection's adapter.
+    /// Bytes of one row in flight through a projection's adapter.
     pub fn row_bytes(&self) -> u64 {
         adapter_row_bytes(self.sizes())
     }
 
-    /// Bytes of one row on its way through an adapter of embeddings, of which one row is taken.
+    /// Bytes of one row in flight through an adapter of embeddings, of which one row is taken.
     pub fn embedded_row_bytes(&self) -> u64 {
         let [_, rank, hidden_size] = self.sizes();
         adapter_row_bytes([0, rank, hidden_size])
     }
 
-    /// Bytes of one row on its way through an adapter of tied embeddings.
+    /// Bytes of one row in flight through an adapter of tied embeddings.
     pub fn tied_row_bytes(&self) -> u64 {
         let [vocab_size, rank, hidden_size] = self.sizes();
         adapter_row_bytes([hidden_size, rank, vocab_size])
@@ -63,8 +63,8 @@ impl Lora {
     }
 }
 
-/// What is added to the result of each expert's projection: `scale · (x a[e]ᵀ) b[e]ᵀ`, in the order of
-/// mlx-lm's `LoRASwitchLinear`.
+/// A low-rank term for the result of each expert's projection: `scale · (x a[e]ᵀ) b[e]ᵀ`, in the
+/// order of mlx-lm's `LoRASwitchLinear`.
 #[derive(Debug)]
 pub(crate) struct ExpertLora {
     /// `[experts, r, in]`.
@@ -75,7 +75,7 @@ pub(crate) struct ExpertLora {
 }
 
 impl ExpertLora {
-    /// Bytes of one row on its way through one expert's adapter.
+    /// Bytes of one row in flight through one expert's adapter.
     pub fn row_bytes(&self) -> u64 {
         let (Matrix::Dense(a), Matrix::Dense(b)) = (&self.a.matrix, &self.b.matrix) else {
             return 0;

@@ -35,7 +35,7 @@ impl MambaSizes {
     }
 }
 
-/// Where the norm of the result stands, `[groups, inner / groups]`, beside the gate.
+/// The position of the result's norm, `[groups, inner / groups]`, relative to the gate.
 #[derive(Debug)]
 pub(crate) enum GateNorm {
     /// There is none.
@@ -81,11 +81,11 @@ impl SharedGroup {
 #[derive(Debug)]
 pub(crate) struct Mamba2 {
     pub sizes: MambaSizes,
-    /// Where other ranks have heads of the same group.
+    /// Set when other ranks have heads of the same group.
     pub shared: Option<SharedGroup>,
     /// From `hidden_size` to the gate, what passes the convolution, and a step of each head.
     pub in_proj: Linear,
-    /// What the result of `in_proj` is multiplied with, as many values.
+    /// Factors of the result of `in_proj`, one for each value.
     pub multipliers: Option<Array>,
     /// `[taps, mixed]`.
     pub convolution: Array,
@@ -95,7 +95,7 @@ pub(crate) struct Mamba2 {
     pub a_log: Array,
     /// `[heads]` F32.
     pub dt_bias: Array,
-    /// What passes the state by, `[heads]` F32.
+    /// Factors of the inputs that bypass the state, `[heads]` F32.
     pub d: Array,
     /// The least step and the largest.
     pub limits: [f32; 2],
@@ -169,7 +169,7 @@ impl Mamba2 {
         self.out_proj.forward_fused(&y, fusion.only_epilogue())
     }
 
-    /// What it remembers.
+    /// The recurrent state that it keeps.
     pub fn spec(&self) -> RecurrentSpec {
         let MambaSizes { heads, head_dim, state_dim, taps, .. } = self.sizes;
         RecurrentSpec {

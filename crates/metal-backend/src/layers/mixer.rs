@@ -28,10 +28,10 @@ pub(crate) enum Mixer {
     Nothing,
 }
 
-/// What the step of one position of each row writes in place.
+/// The buffers that the step of one position of each row writes in place.
 #[derive(Debug)]
 pub(crate) struct StepBuffers {
-    /// Where keys and values go, where there are such.
+    /// Those of keys and values, if the layer has such.
     pub slot: Option<Slot>,
     /// Those of a recurrent state.
     pub arrays: Vec<Array>,
@@ -112,7 +112,7 @@ impl Mixer {
         }
     }
 
-    /// What it remembers of each row, of which a context length may bound the positions.
+    /// The state that it keeps of each row. A context length may bound its positions.
     pub fn state(&self, context_length: Option<i32>) -> StateSpec {
         match self {
             Mixer::Latent(latent) => StateSpec::Kv(latent.kv_spec(context_length)),
@@ -158,7 +158,8 @@ impl Mixer {
         }
     }
 
-    /// What the step of one position in `dtype` writes in place, if such a step can be captured.
+    /// The buffers that the step of one position in `dtype` writes in place, if such a step can be
+    /// captured.
     pub fn step_buffers(
         &self,
         dtype: Dtype,

@@ -67,7 +67,7 @@ pub(crate) struct Mlp {
     pub down_proj: Linear,
     /// The gate's activation.
     pub activation: Activation,
-    /// What the gate is multiplied with before its activation, and the result (Falcon H1).
+    /// The factors of the gate, before its activation, and of the result (Falcon H1).
     pub multipliers: Option<[f32; 2]>,
     /// Whose kernels compute the gate.
     pub kernels: Kernels,

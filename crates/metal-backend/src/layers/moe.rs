@@ -120,7 +120,8 @@ impl Moe {
         }
     }
 
-    /// What `compute` makes of the experts that `logits`, `[…, experts]`, choose for each row; their weights are in `dtype`.
+    /// The result of `compute` for the experts that `logits`, `[…, experts]`, choose for each row.
+    /// Their weights are in `dtype`.
     fn with_chosen(
         &self,
         logits: &Array,

@@ -10,13 +10,13 @@ pub(crate) struct RmsNorm {
     /// `[size]`, or `[groups, size]` for values of `[…, groups, size]`.
     pub weight: Array,
     pub eps: f32,
-    /// What the squares are of.
+    /// The quantity that is squared.
     pub around: Around,
     /// Whose kernels compute it.
     pub kernels: Kernels,
 }
 
-/// What the squares of a norm are of.
+/// The quantity whose squares a norm averages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
     /// The values (root-mean-square norm).
@@ -72,7 +72,7 @@ impl RmsNorm {
         RmsNorm { around, ..self }
     }
 
-    /// What a kernel needs of it; `None` where kernels do not know it.
+    /// Its weight and epsilon for a kernel; `None`: kernels do not know it.
     pub fn weights(&self) -> Option<Norm<'_>> {
         (self.around == Around::Zero).then_some(Norm { weight: &self.weight, eps: self.eps })
     }

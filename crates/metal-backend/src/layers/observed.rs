@@ -1,4 +1,4 @@
-//! What a layer's attention sees, for one who observes it.
+//! A layer's attention, for one who observes it.
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
@@ -31,7 +31,7 @@ pub(crate) struct Observed {
 /// How attention makes its scores.
 #[derive(Debug)]
 pub(crate) struct Scores {
-    /// What they are multiplied with.
+    /// Their factor.
     pub scale: f32,
     /// They are squashed to ± this by tanh.
     pub softcap: Option<f32>,
@@ -49,13 +49,13 @@ pub(crate) struct Weights {
 }
 
 impl Observed {
-    /// What one row's queries and keys, after position encoding, see.
+    /// The attention of one row's queries and keys after position encoding, over `view`.
     pub fn new(queries: &Array, keys: &Array, view: &View, scores: Scores) -> Result<Observed> {
         let (queries, keys) = (queries.share()?, keys.share()?);
         Ok(Observed::of([queries, keys, view.keys.share()?], view.visible.clone(), scores))
     }
 
-    /// What one row's queries and keys see, which lie beside all keys that they may see.
+    /// The attention of one row's queries and keys, given beside all keys that they may see.
     pub fn of([queries, keys, view]: [Array; 3], visible: Visible, scores: Scores) -> Observed {
         Observed { queries, keys, view, visible, scores }
     }

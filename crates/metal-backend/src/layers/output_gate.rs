@@ -1,11 +1,11 @@
-//! What gates the output of attention, before its last projection.
+//! The gate of attention's output, before its last projection.
 
 use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Fusion, Linear, Workspace};
 use crate::kernels::{Activation, Columns};
 
-/// What the output of attention is multiplied with.
+/// The factor of attention's output.
 #[derive(Debug)]
 pub(crate) enum OutputGate {
     /// Nothing.
@@ -26,7 +26,8 @@ impl OutputGate {
         }
     }
 
-    /// What queries are made of, `x` with the prologue of `fusion`, where the gate is made of it too.
+    /// The input of the gate: that of queries, `x` with the prologue of `fusion`. `None` if the
+    /// gate has no projection of its own.
     pub fn input(&self, x: &Array, fusion: Fusion<'_>) -> Result<Option<Array>> {
         self.linear().map(|_| fusion.prologue(x)).transpose()
     }

@@ -1,4 +1,4 @@
-//! What a device holds at once: values of few layers, not those of a whole pass.
+//! Bounds the values that a device holds at once to those of few layers, not of a whole pass.
 //!
 //! A GPU keeps what a queued operation reads until it has run, and the host queues much faster than the device
 //! computes. Without a wait, the activations of all layers and the unpacked form of all packed matrices are

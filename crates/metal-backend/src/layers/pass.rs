@@ -19,11 +19,12 @@ pub(crate) struct Pass {
     pub(super) positions: Positions,
     /// The inputs of all layers, `[b, l, layers · size]`, where layers have one of their own.
     pub(super) layer_inputs: Option<Array>,
-    /// What is added behind the first layers, `[b, l, hidden_size]` each.
+    /// Added behind the first layers, `[b, l, hidden_size]` each.
     pub(super) behind_layers: Vec<Array>,
-    /// What goes from rank to rank, and must be evaluated although nothing here may need it.
+    /// Exchanged with other ranks; must be evaluated although nothing here may need it.
     pub(super) exchanged: Option<Array>,
-    /// Where only some hidden states are needed behind the last layer, until they stand for all.
+    /// The positions whose hidden states are needed behind the last layer; `None`: all, or it is
+    /// done.
     pub(super) tail: Option<Tail>,
     /// The hidden states behind the last layer of this rank, where others follow.
     pub(super) own: Option<Array>,
@@ -60,7 +61,7 @@ impl Pass {
         Pass { tail, ..self }
     }
 
-    /// Whether layers see the hidden states alone.
+    /// Returns true when the hidden states are the layers' only input.
     pub fn has_one_input(&self) -> bool {
         self.layer_inputs.is_none() && self.behind_layers.is_empty()
     }
@@ -70,7 +71,7 @@ impl Pass {
         (self.stream, self.tail) = (Stream { h, normed: None }, None);
     }
 
-    /// Whether only some hidden states are needed behind the last layer.
+    /// Returns true when only some hidden states are needed behind the last layer.
     pub fn has_tail(&self) -> bool {
         self.tail.is_some()
     }
@@ -93,23 +94,23 @@ impl Pass {
         })
     }
 
-    /// Whether rows decode in it.
+    /// Returns true when rows decode in it.
     pub fn has_decode_rows(&self) -> bool {
         self.positions.decode_rows.is_some()
     }
 
-    /// What rows that decode have written, for evaluation.
+    /// The arrays that rows that decode have written, for evaluation.
     pub fn of_decode_rows(&self) -> impl Iterator<Item = &Array> {
         self.positions.decode_rows.iter().flat_map(|rows| rows.arrays())
     }
 
-    /// What is still needed of the last layer, for evaluation.
+    /// The arrays that later layers still need, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let stream = iter::once(&self.stream.h).chain(&self.stream.normed);
         stream.chain(&self.layer_inputs).chain(self.behind_layers.iter().skip(self.layer))
     }
 
-    /// What went from rank to rank, to be evaluated at the end of a pass.
+    /// The array exchanged with other ranks, to be evaluated at the end of a pass.
     pub fn exchanged(&self) -> Option<&Array> {
         self.exchanged.as_ref()
     }
@@ -119,7 +120,7 @@ impl Pass {
         self.layer
     }
 
-    /// Whether our own kernels attend on CUDA for its `columns` positions of each row.
+    /// Returns true when our own kernels attend on CUDA for its `columns` positions of each row.
     pub fn is_for_kernels(&self, columns: i32) -> bool {
         is_for_kernels(self.positions.offsets().len(), columns, self.positions.end(columns))
     }
@@ -134,7 +135,7 @@ impl Pass {
         self.positions.observe();
     }
 
-    /// What the attention of the layer that was computed last saw, where it is observed.
+    /// Takes the attention of the layer computed last, if it is observed.
     pub fn take_observed(&mut self) -> Option<Observed> {
         self.positions.observer().and_then(Option::take)
     }

@@ -9,8 +9,9 @@ pub(crate) const MOST_CHUNK_KEYS: i32 = 2048;
 /// Positions of a whole chunk, or of one of several.
 const WHOLE_CHUNK: i32 = 2048;
 
-/// Whether our own kernel attends on CUDA for `l` positions of each of so many rows, the furthest of which ends at `end`. MLX's has a plan
-/// for each shape, and takes 90 ms to make one: no two prompts are of one length.
+/// Returns true when our own kernel attends on CUDA for `l` positions of each of so many rows. The
+/// furthest row ends at `end`. MLX's kernel has a plan for each shape and takes 90 ms to make one:
+/// no two prompts are of one length.
 pub(crate) fn is_for_kernels(rows: usize, l: i32, end: i32) -> bool {
     end <= MOST_CHUNK_KEYS || rows > 1 || l % WHOLE_CHUNK != 0
 }

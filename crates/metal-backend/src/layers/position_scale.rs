@@ -4,8 +4,8 @@ use mlx_ffi::{Array, Result, ops};
 
 use super::Positions;
 
-/// What queries are multiplied with after their rotation: `1 + beta · ln(1 + ⌊position / original⌋)`
-/// (Llama 4, Ministral 3). Up to the original context it is 1.
+/// The factor of queries after their rotation: `1 + beta · ln(1 + ⌊position / original⌋)` (Llama 4,
+/// Ministral 3). Up to the original context it is 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PositionScale {
     pub beta: f64,

@@ -11,10 +11,10 @@ use super::{Observed, Rotation, Seen, Texts};
 use crate::cache::{Caches, KvCache, Mask, Recurrent, RopeFactors, Slot, State, View, Visible};
 use crate::kernels::Columns;
 
-/// What a layer lends to later ones.
+/// The KV that a layer shares with later ones.
 #[derive(Debug)]
 pub(crate) enum Lent {
-    /// What its queries see, and its new keys.
+    /// The view of its queries, and its new keys.
     View(View, Array),
     /// Buffers into which its step has written one position of each row.
     Slot(Slot),
@@ -46,9 +46,9 @@ pub(crate) struct Positions {
     arrays: Vec<((Visible, i32, i32), Option<Array>)>,
     /// Cosines and sines of their angles, for each kind of layer.
     cos_sin: Vec<(Rotation, Array)>,
-    /// What steps have on the device.
+    /// Offsets of steps, kept on the device.
     on_device: SharedOffsets,
-    /// Where attention leaves what it sees, where somebody observes it.
+    /// Set when attention is observed: the layer leaves its attention here.
     observer: Option<Option<Observed>>,
     /// Of each of one row's positions, what rotations take in its place: by time, row and column.
     given: Option<Vec<[i32; 3]>>,
@@ -56,7 +56,7 @@ pub(crate) struct Positions {
     spans: Vec<Range<i32>>,
     /// The texts that the positions belong to, where the pass is of whole texts.
     texts: Option<Texts>,
-    /// What layers lend to later ones, by the lender's number.
+    /// The shared KV of layers, by number.
     lent: Vec<(usize, Lent)>,
     /// Rows that decode in the pass.
     pub(super) decode_rows: Option<Box<DecodeRows>>,
@@ -93,7 +93,7 @@ impl Positions {
         Positions { texts: Some(texts), ..Positions::at_start() }
     }
 
-    /// The positions of rows that begin at the place 0.
+    /// The positions of rows that begin at position 0.
     pub fn at_start() -> Positions {
         Positions {
             offsets: vec![0],
@@ -123,23 +123,24 @@ impl Positions {
         Positions { given: seen.positions, spans: seen.spans, ..self }
     }
 
-    /// Whether rotations take others than the places.
+    /// Returns true when rotations take other positions than the rows' own.
     pub fn are_given(&self) -> bool {
         self.given.is_some() || self.texts.is_some()
     }
 
-    /// Lends what a layer's queries see and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
+    /// Shares a layer's view and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
     pub fn lend(&mut self, number: usize, (view, keys): (&View, &Array)) -> Result<()> {
         self.lent.push((number, Lent::View(view.share()?, keys.share()?)));
         Ok(())
     }
 
-    /// Lends a layer's keys and values, to which its step has added one position of each row, under a number.
+    /// Shares a layer's keys and values under a number. Its step has added one position of each
+    /// row.
     pub fn lend_slot(&mut self, number: usize, slot: Slot) {
         self.lent.push((number, Lent::Slot(slot)));
     }
 
-    /// What is lent under a number.
+    /// The KV shared under a number.
     pub fn borrow(&self, number: usize) -> Result<Lent> {
         match self.lent.iter().find(|(lender, ..)| *lender == number) {
             Some((_, lent)) => lent.share(),
@@ -162,7 +163,7 @@ impl Positions {
         self.observer = Some(None);
     }
 
-    /// Where a layer is to leave that.
+    /// The field in which a layer leaves its attention; `None`: nobody observes it.
     pub fn observer(&mut self) -> Option<&mut Option<Observed>> {
         self.observer.as_mut()
     }
@@ -172,7 +173,7 @@ impl Positions {
         &self.offsets
     }
 
-    /// Whether the rows have different positions.
+    /// Returns true when the rows have different positions.
     fn differ(&self) -> bool {
         self.offsets.windows(2).any(|pair| pair[0] != pair[1])
     }
@@ -195,8 +196,8 @@ impl Positions {
         self.rope_factors
     }
 
-    /// What rotates the `l` positions of each row, `[b or 1, l, dims]` F32: the cosines of all pairs'
-    /// angles, then their sines.
+    /// The rotation of the `l` positions of each row, `[b or 1, l, dims]` F32: the cosines of all
+    /// pairs' angles, then their sines.
     pub fn cos_sin(&mut self, rotation: Rotation, l: i32) -> Result<Array> {
         let is_known =
             |(known, values): &&(Rotation, Array)| *known == rotation && values.shape()[1] == l;
@@ -223,24 +224,25 @@ impl Positions {
         Ok(values)
     }
 
-    /// Where a step writes and what it sees, as [`Step`](mlx_ffi::step::Step) takes it, for layers of
-    /// `n_heads` heads whose new position goes into `slot`.
+    /// The offsets of a step, as [`Step`](mlx_ffi::step::Step) takes them, for layers of `n_heads`
+    /// heads whose new position goes into `slot`.
     pub fn step_offsets(&self, slot: &Slot, n_heads: i32) -> Result<SlotOffsets> {
         self.on_device.borrow_mut().of(slot, &self.offsets, n_heads)
     }
 
-    /// Where several positions of each row are written and what they see, for layers whose new positions go into
-    /// `slot`.
+    /// The offsets of a chunk of several positions of each row, for layers whose new positions go
+    /// into `slot`.
     pub fn chunk_offsets(&self, slot: &Slot) -> Result<ChunkOffsets> {
         self.on_device.borrow_mut().of_chunk(slot, &self.offsets)
     }
 
-    /// Where the `l` positions of the row end that is the furthest.
+    /// The largest end of a row after `l` positions.
     pub fn end(&self, l: i32) -> i32 {
         self.offsets.iter().copied().max().unwrap_or(0).saturating_add(l)
     }
 
-    /// Whether each position sees all before it, and rotations take the places.
+    /// Returns true when each position sees all before it, and rotations take the rows' own
+    /// positions.
     pub fn are_plain(&self) -> bool {
         !self.are_given() && self.spans.is_empty()
     }
@@ -255,7 +257,7 @@ impl Positions {
         known(&mut self.masks, view, l, Visible::mask)
     }
 
-    /// Where `l` queries see a view, `[b or 1, 1, l, n]`; `None`: everywhere.
+    /// The keys of a view that `l` queries see, `[b or 1, 1, l, n]`; `None`: all.
     pub fn seen(&mut self, view: &View, l: i32) -> Result<Option<&Array>> {
         Ok(known(&mut self.arrays, view, l, Visible::array)?.as_ref())
     }
@@ -271,7 +273,7 @@ pub(crate) struct DecodeRows {
 }
 
 impl DecodeRows {
-    /// The rows of `caches`, whose steps have `places` on the device.
+    /// The rows of `caches`; `places` are the offsets of their steps on the device.
     pub fn new(caches: Caches, places: SharedOffsets) -> DecodeRows {
         DecodeRows { positions: Positions::of_step(&caches, places), caches, layer: 0 }
     }
@@ -296,7 +298,7 @@ impl DecodeRows {
         self.caches.advance(1);
     }
 
-    /// What layers have written, for evaluation.
+    /// The arrays that layers have written, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.caches.arrays()
     }
@@ -323,7 +325,8 @@ impl DecodeRows {
         }
     }
 
-    /// What of `x`, `[1, positions, …]`, is of `prompts` prompts, `[prompts, l, …]`, and what is of these rows, `[rows, 1, …]`.
+    /// Splits `x`, `[1, positions, …]`, into `prompts` prompts, `[prompts, l, …]`, and these rows,
+    /// `[rows, 1, …]`.
     ///
     /// # Errors
     /// Those of MLX.
@@ -339,7 +342,7 @@ impl DecodeRows {
     }
 }
 
-/// What `make` makes of the view of `l` queries, made once.
+/// The result of `make` for the view of `l` queries, made once.
 fn known<'a, T>(
     all: &'a mut Vec<((Visible, i32, i32), T)>,
     view: &View,

@@ -23,7 +23,7 @@ const MOST_PRODUCTS: u64 = 25_000_000_000;
 /// Times of that for each of several ranks, which share the products and ask each other before they send anything.
 const OF_RANK: u64 = 5;
 
-/// What passes that are alike have in common.
+/// The key of a captured prefill: two passes with equal keys replay the same graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PassForm {
     pub rows: usize,
@@ -61,7 +61,7 @@ pub(crate) struct PromptCaptures {
     known: Vec<Known>,
 }
 
-/// What is known of passes of one form.
+/// The capture of passes of one form, or their count until there is one.
 #[derive(Debug)]
 struct Known {
     form: PassForm,
@@ -78,9 +78,9 @@ struct Captured {
     kinds: Vec<usize>,
 }
 
-/// What a pass reads.
+/// The inputs of a pass.
 pub(crate) struct PromptInputs {
-    /// Hidden states, indices of the ends, and where layers of each kind write and what they see.
+    /// Hidden states, indices of the ends, and the offsets of each kind of layer.
     moving: Vec<Array>,
     /// Keys and values of each layer.
     buffers: Vec<Array>,
@@ -142,7 +142,8 @@ impl PromptCaptures {
         PromptCaptures { ranks, known: Vec::new() }
     }
 
-    /// Whether all ranks say so: what is captured is given up where memory is short, which it is not in all at once.
+    /// Returns true when `own` is true in all ranks. Captures are given up when memory is short,
+    /// which happens in single ranks.
     fn all(&self, own: bool) -> Result<bool> {
         Ok(match &self.ranks {
             None => own,
@@ -256,7 +257,7 @@ impl PromptCaptures {
         }
     }
 
-    /// Waits for what is on its way.
+    /// Waits for replays in flight.
     ///
     /// # Errors
     /// Those of CUDA.
@@ -267,7 +268,7 @@ impl PromptCaptures {
             .try_for_each(|captured| captured.replay.wait())
     }
 
-    /// Whether anything is captured.
+    /// Returns true when anything is captured.
     pub fn keeps_any(&self) -> bool {
         self.known.iter().any(|known| known.captured.is_some())
     }

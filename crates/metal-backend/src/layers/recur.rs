@@ -6,8 +6,9 @@ use super::Positions;
 use crate::cache::Recurrent;
 use crate::kernels::{Columns, Kernels};
 
-/// What a layer with a recurrent `state` makes of columns of its projections: `part` takes columns of rows, `[b, l, …]`, how many positions
-/// of each count, and their state. Rows that decode in a pass of prompts go on from states of their own.
+/// The result of a layer with a recurrent `state` for columns of its projections. `part` takes
+/// columns of rows, `[b, l, …]`, how many positions of each count, and their state. Rows that
+/// decode in a pass of prompts resume from states of their own.
 ///
 /// # Errors
 /// Those of MLX, and of `part`.

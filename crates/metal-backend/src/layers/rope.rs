@@ -18,9 +18,9 @@ pub(crate) struct Rope {
     frequencies: Frequencies,
     /// The frequencies of [`RopeFactors::Long`], and the longest sequence that has the others.
     long: Option<(Frequencies, i32)>,
-    /// What positions are multiplied with.
+    /// The factor of positions.
     scale: f32,
-    /// What the values to be rotated are multiplied with, a scalar.
+    /// The factor of the values to be rotated, a scalar.
     attention_factor: Option<f32>,
     /// Which of a picture's three positions turns each pair.
     axes: Option<Rc<[u8]>>,
@@ -176,7 +176,8 @@ impl Rope {
         self.pairs
     }
 
-    /// Whether values side by side are rotated together; otherwise those of the halves are.
+    /// Returns true when neighbouring values are rotated together; otherwise those of the halves
+    /// are.
     pub fn turns_neighbours(&self) -> bool {
         self.pairs == RopePairs::Neighbours
     }

@@ -9,9 +9,9 @@ use mlx_ffi::cpu;
 pub(crate) struct Rotation {
     /// Inverse frequencies: radians for each position, one for each pair.
     pub inv_freq: Rc<[f32]>,
-    /// What positions are multiplied with.
+    /// The factor of positions.
     pub scale: f32,
-    /// What the values are multiplied with as they are rotated.
+    /// The factor of the values as they are rotated.
     pub attention_factor: f32,
     /// Which of three positions turns each pair: time, row or column; `None`: there is one.
     pub axes: Option<Rc<[u8]>>,

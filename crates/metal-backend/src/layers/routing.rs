@@ -22,16 +22,16 @@ pub(crate) enum Routing {
 #[derive(Debug)]
 pub(crate) struct ScoredRouting {
     pub score: Score,
-    /// What is added to scores for the choice, `[experts]` F32.
+    /// Added to scores for the choice alone, `[experts]` F32.
     pub correction: Option<Array>,
     pub groups: Option<ExpertGroups>,
     /// The weights of the chosen are divided by their sum and this; `None`: they are not.
     pub normaliser: Option<f32>,
-    /// What the weights are multiplied with.
+    /// The factor of the weights.
     pub factor: f32,
 }
 
-/// What makes a score of a logit.
+/// The function from a logit to a score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Score {
     /// The probability among all experts.

@@ -1,16 +1,16 @@
-//! What a pass sees beside its ids.
+//! The inputs of a pass beside its ids.
 
 use std::ops::Range;
 
 use mlx_ffi::{Array, Result, ops};
 
-/// What a pass of one row sees beside its ids.
+/// The inputs of a pass of one row beside its ids.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The vectors that stand for pictures, `[1 + deep, n, hidden_size]`, and the columns in whose place, in
     /// ascending order. The first ones stand there, the others are added behind the first layers.
     pub features: Vec<(Range<i32>, Array)>,
-    /// Of each column, the positions that rotations take, where they are not its place: by time, row and
+    /// For each column, the positions that rotations take instead of its own: by time, row and
     /// column.
     pub positions: Option<Vec<[i32; 3]>>,
     /// Columns that see each other, whatever comes first.
@@ -36,7 +36,8 @@ impl Seen {
         ops::concatenate(&parts.iter().collect::<Vec<_>>(), 1)
     }
 
-    /// What is added behind each of the first layers, `[1, l, hidden_size]` like `h`: 0 in the places of text.
+    /// The terms added behind each of the first layers, `[1, l, hidden_size]` like `h`: 0 for
+    /// columns of text.
     pub fn behind_layers(&self, h: &Array) -> Result<Vec<Array>> {
         let deep =
             self.features.iter().map(|(_, features)| features.dims::<3>().map(|[n, ..]| n - 1));

@@ -57,7 +57,7 @@ impl ShortConvolution {
         self.out_proj.forward_fused(&product(&part(1)?, &Columns::all(y))?, fusion.only_epilogue())
     }
 
-    /// What it remembers.
+    /// The recurrent state that it keeps.
     pub fn spec(&self) -> RecurrentSpec {
         let [taps, channels] = self.sizes;
         RecurrentSpec { convolution: [taps - 1, channels], state: None }

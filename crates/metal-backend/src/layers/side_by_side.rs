@@ -6,7 +6,7 @@ use super::{Attention, Fusion, Mamba2, Positions, Workspace};
 use crate::cache::{KvCache, Recurrent};
 use crate::kernels::Columns;
 
-/// What goes into a part is multiplied with, and what comes out.
+/// The factors of a part's input and output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Multipliers {
     pub input: f32,

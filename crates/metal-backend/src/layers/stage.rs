@@ -21,7 +21,7 @@ pub(crate) enum ModelPart {
     Layer(usize),
     /// The output layer, where it has weights of its own.
     Head,
-    /// What every rank has.
+    /// The parts that every rank has.
     Rest,
 }
 
@@ -117,12 +117,12 @@ impl Stage {
         self.all.len()
     }
 
-    /// Whether it begins with the embeddings.
+    /// Returns true when it begins with the embeddings.
     pub fn is_first(&self) -> bool {
         self.ranks.rank() == 0
     }
 
-    /// Whether it ends with the output layer.
+    /// Returns true when it ends with the output layer.
     pub fn is_last(&self) -> bool {
         self.ranks.rank() == self.last()
     }
@@ -136,7 +136,7 @@ impl Stage {
         self.ranks.size() - 1
     }
 
-    /// Whether this rank has the part.
+    /// Returns true when this rank has the part.
     pub fn has(&self, part: ModelPart) -> bool {
         match part {
             ModelPart::Embeddings { are_head } => self.is_first() || are_head && self.is_last(),
@@ -146,8 +146,9 @@ impl Stage {
         }
     }
 
-    /// What this rank's layers remember, where all layers remember `specs`. What can be done with rows follows from all
-    /// kinds of layers: of a kind that only others have, one narrow layer is remembered.
+    /// The states that this rank keeps, of `specs` for all layers. The batch operations that are
+    /// possible depend on all kinds of layers. So, for a kind that only other ranks have, one
+    /// narrow state is kept.
     pub fn specs(&self, specs: &[StateSpec]) -> Vec<StateSpec> {
         let own = self.layers();
         let mut known: Vec<StateSpec> =
@@ -166,7 +167,8 @@ impl Stage {
         specs.iter().enumerate().map(of_layer).collect()
     }
 
-    /// What the layers of that rank remember of which a position takes the most: `weigh` tells it of one layer.
+    /// The states of the rank whose layers weigh the most; `weigh` gives the weight of one layer's
+    /// state.
     pub fn heaviest(
         &self,
         specs: &[StateSpec],

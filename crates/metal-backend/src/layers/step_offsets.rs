@@ -1,4 +1,4 @@
-//! Where a step writes and what it sees, kept on the device from one step to the next.
+//! The offsets of a step, kept on the device from one step to the next.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::cache::Slot;
 /// Kinds of layers of which something is kept on the device.
 const MOST_KINDS: usize = 4;
 
-/// What the steps of some rows have on the device, so that it need not be brought there for each.
+/// The offsets of some rows' steps, kept on the device so that no step has to bring them there.
 #[derive(Debug, Default)]
 pub(crate) struct StepOffsets {
     /// For each kind of layer: each row's first position, and what its positions are more than their
@@ -48,7 +48,7 @@ impl StepOffsets {
 /// The offsets of some rows, which all passes over them share.
 pub(crate) type SharedOffsets = Rc<RefCell<StepOffsets>>;
 
-/// Where a step writes and what it sees.
+/// The offsets of a step: its new position, and the first position of each row.
 #[derive(Debug)]
 pub(crate) struct SlotOffsets {
     /// The index of the new position.
@@ -59,7 +59,7 @@ pub(crate) struct SlotOffsets {
     pub counters: Counters,
 }
 
-/// Where a chunk writes and what it sees.
+/// The offsets of a chunk: its first new position, and the first position of each row.
 #[derive(Debug)]
 pub(crate) struct ChunkOffsets {
     /// The index of the first new position.
@@ -69,8 +69,8 @@ pub(crate) struct ChunkOffsets {
 }
 
 impl StepOffsets {
-    /// Where a step over rows at `positions` writes and what it sees, for layers of `n_heads` heads whose
-    /// new position goes into `slot`. One layer after the other uses the counters.
+    /// The offsets of a step over rows at `positions`, for layers of `n_heads` heads whose new
+    /// position goes into `slot`. The layers use the counters one after the other.
     pub fn of(&mut self, slot: &Slot, positions: &[i32], n_heads: i32) -> Result<SlotOffsets> {
         let count = slot.starts.len() as i32 * n_heads;
         let ChunkOffsets { at, rows } = self.places(slot, positions, true)?;
@@ -81,7 +81,7 @@ impl StepOffsets {
         Ok(SlotOffsets { at, rows, counters })
     }
 
-    /// Where a chunk writes and what it sees, whose rows begin at `positions` and go into `slot`.
+    /// The offsets of a chunk whose rows begin at `positions` and go into `slot`.
     pub fn of_chunk(&mut self, slot: &Slot, positions: &[i32]) -> Result<ChunkOffsets> {
         self.places(slot, positions, false)
     }

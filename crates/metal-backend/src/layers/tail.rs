@@ -17,7 +17,7 @@ impl Tail {
         &self.0
     }
 
-    /// What stands there, of `x`, `[b, l, size]`: `[positions, 1, size]`.
+    /// The values of `x`, `[b, l, size]`, at these positions: `[positions, 1, size]`.
     pub fn of(&self, x: &Array) -> Result<Array> {
         ops::take_positions(x, &self.0)
     }

@@ -12,7 +12,7 @@ use super::Rotation;
 pub(crate) struct Padding {
     /// Positions that take as much time as one more group of texts.
     pub group: i32,
-    /// What the length of a group is a multiple of.
+    /// The length of a group is a multiple of this.
     pub multiple: i32,
 }
 
@@ -77,7 +77,7 @@ impl Texts {
         self.rooms.iter().sum()
     }
 
-    /// Where the positions of each text lie.
+    /// The range of each text's positions in the row.
     pub fn spans(&self) -> impl Iterator<Item = Range<i32>> {
         self.lengths.iter().zip(&self.rooms).scan(0, |end, (length, room)| {
             let first = *end;
@@ -98,7 +98,7 @@ impl Texts {
         laid
     }
 
-    /// The place of each position in its own text; behind its end, that of the last one.
+    /// The position of each in its own text; behind its end, that of the last one.
     pub fn places(&self) -> impl Iterator<Item = i32> {
         let rooms = self.lengths.iter().zip(&self.rooms);
         rooms.flat_map(|(length, room)| (0..*room).map(move |place| place.min(length - 1)))

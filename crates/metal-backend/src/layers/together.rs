@@ -1,9 +1,9 @@
-//! What ranks do with the results of a layer of which each computes a part.
+//! The exchange of results between ranks that each compute a part of a layer.
 
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Result};
 
-/// What ranks do with a result.
+/// The exchange that completes a rank's result.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Together {
     /// It is complete, or each goes on with its own part.
@@ -14,7 +14,7 @@ pub(crate) enum Together {
 }
 
 impl Together {
-    /// Whether the result is used as it is.
+    /// Returns true when the result is used as it is.
     pub fn is_nothing(&self) -> bool {
         matches!(self, Together::Nothing)
     }

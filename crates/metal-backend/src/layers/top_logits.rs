@@ -25,7 +25,7 @@ impl TopLogits {
         ops::put_along_axis(&none, &self.ids, &self.logprobs, -1)
     }
 
-    /// What is there once ranks have exchanged them.
+    /// The log probabilities: evaluating them completes the exchange between ranks.
     pub fn exchanged(&self) -> Result<Array> {
         self.logprobs.share()
     }
@@ -46,8 +46,9 @@ impl TopLogits {
     }
 }
 
-/// What a rank sends of its logits `own`, `[rows, ids]`, of the ids from `first` on: of each row the `count` largest values,
-/// their ids, and the logarithm of the sum of all exponentials; `[1, rows, 2 * count + 1]`, F32.
+/// The most likely ids of one rank, as it sends them, of its logits `own`, `[rows, ids]`, of the
+/// ids from `first` on. For each row: the `count` largest values, their ids, and the logarithm of
+/// the sum of all exponentials; `[1, rows, 2 * count + 1]`, F32.
 pub(super) fn own_top(own: &Array, first: i32, count: i32) -> Result<Array> {
     let own = ops::astype(own, Dtype::F32)?;
     let order = ops::argpartition(&ops::negative(&own)?, count - 1, -1)?;

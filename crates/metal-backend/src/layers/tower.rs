@@ -31,18 +31,18 @@ const AHEAD: usize = 2;
 pub(crate) struct Tower {
     pub entry: Entry,
     pub blocks: Vec<TowerBlock>,
-    /// How attention sees places; `None`: by the entry's positions alone.
+    /// How attention sees positions of patches; `None`: by the entry's positions alone.
     pub rope: Option<TowerRope>,
     pub exit: Exit,
-    /// What makes further vectors of a picture behind some blocks, in the blocks' order: they are added behind
-    /// the language model's first layers (DeepStack).
+    /// Mergers that make further vectors of a picture behind some blocks, in the blocks' order.
+    /// These are added behind the language model's first layers (DeepStack).
     pub deepstack: Vec<(usize, Merger)>,
     /// Values of a patch between blocks, and between the projections of a network.
     pub sizes: [i32; 2],
     pub kernels: Kernels,
 }
 
-/// A picture on its way through a tower.
+/// A picture's state between two blocks of a tower.
 #[derive(Debug)]
 pub(crate) struct Look {
     h: Passed,
@@ -50,9 +50,9 @@ pub(crate) struct Look {
     grid: [i32; 2],
     /// Blocks that are done.
     block: usize,
-    /// What was made behind blocks, `[1, t, hidden_size]` of the language model each.
+    /// The vectors made behind blocks, `[1, t, hidden_size]` of the language model each.
     deep: Vec<Array>,
-    /// What the last blocks made that a GPU may still compute.
+    /// The last blocks' results that a GPU may still compute.
     under_way: VecDeque<Array>,
 }
 

@@ -42,7 +42,8 @@ impl Attention {
         self.o_proj.forward_fused(&self.gated(out, projected.gate)?, fusion.only_epilogue())
     }
 
-    /// What the texts of a group make of `projected`, which is of all texts: `[1, l, n_heads * head_dim]`.
+    /// Attention within each text of a group, of all texts' `projected`:
+    /// `[1, l, n_heads * head_dim]`.
     fn within_group(
         &self,
         projected: &Projected,

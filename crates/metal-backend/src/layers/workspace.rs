@@ -22,7 +22,7 @@ impl Workspace {
         if rows >= self.unpacked_from { self.unpacked } else { 0 }
     }
 
-    /// What both take at the same time.
+    /// The workspace of both at the same time.
     pub fn and(self, other: Workspace) -> Workspace {
         Workspace {
             row: self.row + other.row,
@@ -31,13 +31,13 @@ impl Workspace {
         }
     }
 
-    /// What either takes, one after the other in a layer: unpacked matrices are held until the device
-    /// has computed the layer.
+    /// The workspace of both, one after the other in a layer. Unpacked matrices are held until the
+    /// device has computed the layer.
     pub fn then(self, other: Workspace) -> Workspace {
         Workspace { unpacked: self.unpacked + other.unpacked, ..self.or(other) }
     }
 
-    /// What either takes, one after the other.
+    /// The workspace of both, one after the other.
     pub fn or(self, other: Workspace) -> Workspace {
         Workspace {
             row: self.row.max(other.row),

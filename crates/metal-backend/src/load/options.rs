@@ -1,4 +1,4 @@
-//! What the engine thread needs to load a model.
+//! The inputs of a load on the engine thread.
 
 use inference_core::LoadOptions;
 use mlx_ffi::Device;
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
 
-/// What the engine thread needs to load a model.
+/// The inputs of a load on the engine thread.
 pub(crate) struct EngineOptions {
     pub files: ModelFiles,
     pub config: Config,

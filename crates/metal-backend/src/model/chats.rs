@@ -29,7 +29,7 @@ impl MlxModel {
         self.told_of_lines.call_once(|| self.engine.notice(notice.to_owned()));
     }
 
-    /// What tells the parts of an answer to `prompt` apart.
+    /// Returns the parser that tells the parts of an answer to `prompt` apart.
     pub(super) fn answer_parser(
         &self,
         prompt: &RenderedPrompt,
@@ -40,7 +40,7 @@ impl MlxModel {
         AnswerParser::with_schemas(family, &prompt.text, &tools)
     }
 
-    /// What the chat format has no place for would be ignored silently.
+    /// Refuses options that the chat format has no place for: it would ignore them silently.
     pub(super) fn refuse_unread(&self, chat: &ChatOptions) -> Result<()> {
         let refuse = |what: &str, reason: &str| {
             Err(Error::Unsupported { what: what.to_owned(), reason: reason.to_owned() })

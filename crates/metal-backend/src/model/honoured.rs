@@ -1,11 +1,11 @@
-//! What models of this backend honour and refuse.
+//! Features that models of this backend honour and refuse.
 
 use inference_core::{Capabilities, Feature, LoadOptions, Support};
 
 use crate::kernels::Kernels;
 
-/// What a model of this backend whose matrices `product` multiplies honours and refuses. What its kernels lack comes
-/// before what it has in `own`, as it does in a load.
+/// The features that a model with these `kernels` honours and refuses.
+/// Reasons of the kernels come before the model's `own` ones, as they do in a load.
 pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capabilities {
     let refused = |feature| match feature {
         Feature::GpuLayers => Some("MLX runs all layers on one device; leave it unset"),
@@ -28,7 +28,7 @@ pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capab
     Capabilities::new(Feature::ALL.map(|feature| (feature, support(feature))).to_vec())
 }
 
-/// What a model does not do while several ranks compute it.
+/// Features that a model refuses while several ranks compute it.
 pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> {
     if options.ranks.is_none() {
         return Vec::new();

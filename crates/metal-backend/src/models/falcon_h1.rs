@@ -57,8 +57,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     Ok(Decoder { embed_scale, logit_scale, ..decoder })
 }
 
-/// Whether mlx-lm converted the weights: their convolutions have the taps first, and most factors are in
-/// the weights.
+/// Returns true for weights that mlx-lm converted: their convolutions have the taps first, and most
+/// factors are in the weights.
 fn is_converted(model: &Weights) -> bool {
     let shape = model.shape("layers.0.mamba.conv1d.weight");
     shape.is_some_and(|shape| shape.last() == Some(&1))
@@ -116,8 +116,8 @@ impl Factors {
         })
     }
 
-    /// What is left to apply where the others are in the weights: mlx-lm leaves out that of keys, and that
-    /// of what goes into attention for values.
+    /// The factors that remain to be applied where the others are in the weights. mlx-lm leaves out
+    /// that of keys, and that of attention's input for values.
     ///
     /// # Errors
     /// Biases, into which mlx-lm puts no factor.

@@ -170,7 +170,7 @@ impl StreamSizes {
         })
     }
 
-    /// What is before the first layer and behind the last one.
+    /// The projections before the first layer and behind the last one.
     fn ends(&self, shape: &Shape, model: &Weights) -> Result<Streams> {
         let hidden = shape.hidden_size;
         let projections = |name: &str| -> Result<Vec<_>> {

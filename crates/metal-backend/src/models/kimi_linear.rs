@@ -7,7 +7,7 @@ use crate::layers::{Decoder, DeltaSizes, Mixer};
 use crate::shape::{LatentParts, Mixture, Shape};
 use crate::weights::Weights;
 
-/// What config.json calls what other models' configs call otherwise.
+/// Keys of config.json that other models' configs call otherwise, each with their name.
 const NAMES: [(&str, &str); 6] = [
     ("num_experts_per_token", "num_experts_per_tok"),
     ("num_shared_experts", "n_shared_experts"),
@@ -50,7 +50,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     Ok(mixture.widen(decoder))
 }
 
-/// What the config says of gated delta nets.
+/// The gated delta nets that the config states.
 struct Delta {
     sizes: DeltaSizes,
     /// For each layer, whether it is one.
@@ -58,7 +58,7 @@ struct Delta {
 }
 
 impl Delta {
-    /// What `linear_attn_config` says.
+    /// Reads `linear_attn_config`.
     fn read(config: &Config, layers: i32) -> Result<Delta> {
         const KEY: &str = "linear_attn_config";
         let own = config

@@ -55,7 +55,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     Ok(mixture.experts.widen_beside(decoder, mixture.inner, mixture.shared))
 }
 
-/// What gates the output of attention.
+/// The gate of the output of attention.
 #[derive(Clone, Copy)]
 enum Gate {
     None,
@@ -119,7 +119,7 @@ fn ropes(config: &Config) -> Result<[RopeConfig; 2]> {
     Ok([full, config.partial_rope("sliding_attention", 10_000.0)?])
 }
 
-/// What the config says of the experts.
+/// The experts that the config states.
 struct Mixture {
     experts: Experts,
     score: Score,

@@ -54,10 +54,10 @@ pub(super) struct Hybrid {
 }
 
 impl Hybrid {
-    /// What `config` states; dense networks have `inner` values between their projections.
+    /// Reads `config`; dense networks have `inner` values between their projections.
     ///
     /// # Errors
-    /// A key that is missing or wrong; what the references do not compute.
+    /// A key that is missing or wrong; an option that the references do not compute.
     pub fn read(config: &Config, inner: i32) -> Result<Hybrid> {
         let sized = config.with_defaults(&[("intermediate_size", inner.into())]);
         let shape = Shape {

@@ -83,7 +83,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     })
 }
 
-/// What a layer is.
+/// The kind of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Mamba,
@@ -176,9 +176,9 @@ struct Mixture {
     inner: i32,
     /// Values inside the one that all positions pass.
     shared: Option<i32>,
-    /// What experts see, where that is not what the router sees.
+    /// The width of the experts' input, where that is not what the router sees.
     latent: Option<i32>,
-    /// What the weights of experts are multiplied with.
+    /// The factor of the experts' weights.
     factor: f32,
     /// The weights of the chosen are divided by their sum.
     normalises: bool,

@@ -15,7 +15,7 @@ pub(super) const THETA: f64 = 10_000_000.0;
 /// Which pairs turn by time, row and column where config.json does not state it.
 const SECTIONS: RopeSections = RopeSections { sizes: [11, 11, 10], interleaved: true };
 
-/// What a part before the language model's own is called.
+/// The prefixes of the vision tower's tensors.
 pub(super) const VISION: [&str; 2] = ["visual.", "vision_tower."];
 
 /// Builds `Qwen3_5ForConditionalGeneration`; the layers that predict further tokens are set aside.
@@ -50,8 +50,8 @@ pub(super) struct Hybrid {
 }
 
 impl Hybrid {
-    /// What `config` states of a model whose blocks are under `model`; `theta` is the base of the
-    /// wavelengths where it does not state it.
+    /// Reads `config` of a model whose blocks are under `model`. `theta` is the base of the
+    /// wavelengths where `config` does not state it.
     ///
     /// # Errors
     /// A key that is missing or wrong.
@@ -113,7 +113,7 @@ impl Hybrid {
     }
 }
 
-/// Whether the weights are as released: their convolutions have the taps last.
+/// Returns true for weights as released: their convolutions have the taps last.
 fn is_released(model: &Weights, has_attention: &[bool]) -> bool {
     let first = has_attention.iter().position(|has| !has).unwrap_or(0);
     let shape = model.shape(&format!("layers.{first}.linear_attn.conv1d.weight"));

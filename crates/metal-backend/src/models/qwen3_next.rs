@@ -9,7 +9,7 @@ use crate::layers::Decoder;
 use crate::shape::{SharedExperts, SparseLayers, activation};
 use crate::weights::Weights;
 
-/// What config.json means where it does not say whether weights are divided by their sum.
+/// The default of config.json for dividing weights by their sum.
 const NORMALISES: bool = true;
 
 /// Builds the model under the names of `Qwen3NextForCausalLM`; the layers that predict further tokens are

@@ -32,8 +32,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     })
 }
 
-/// Whether each layer sees positions: by `no_rope_layers`, where 1 means, against its name, that it
-/// does; else all but each `no_rope_layer_interval`th.
+/// Flags of the layers that see positions. In `no_rope_layers`, 1 means, against its name, that a
+/// layer does. Without it all do but each `no_rope_layer_interval`th.
 fn layers_with_rope(config: &Config, layers: i32) -> Result<Vec<bool>> {
     const KEY: &str = "no_rope_layers";
     let interval = config.opt_size("no_rope_layer_interval")?.unwrap_or(4);

@@ -19,7 +19,7 @@ pub(crate) struct Waits {
     pub inspection: Option<(Duration, u64)>,
 }
 
-/// What runs.
+/// The requests that run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Running {
     /// Rows that prefill or decode, classifications and inspections.
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Inspection,
 }
 
-/// What admission does next.
+/// The next action of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Admission {
     /// Lets the first one of a kind begin.
@@ -56,7 +56,7 @@ pub(crate) enum Admission {
     Rest,
 }
 
-/// What admission does next.
+/// Decides the next action of admission.
 pub(crate) fn admission(
     waits: &Waits,
     running: Running,
@@ -97,7 +97,7 @@ fn first(waits: &Waits, running: Running, memory: Memory) -> Option<(Kind, Fit)>
     all.min_by_key(|(at, ..)| *at).map(|(_, kind, fit)| (kind, fit))
 }
 
-/// What becomes of a batch of a classification that runs, which takes so many bytes.
+/// Decides on the next batch of a classification that runs, which takes so many bytes.
 pub(crate) fn begins_beside(
     bytes: u64,
     others_run: bool,

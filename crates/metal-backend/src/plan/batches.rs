@@ -33,7 +33,7 @@ impl Batch {
         self.slots as u64 * most + self.drafts
     }
 
-    /// Whether rows left slots that can be given up.
+    /// Returns true when rows left slots that can be given up.
     pub fn has_vacant_slots(&self) -> bool {
         !self.rows.is_empty() && self.rows.len() < self.slots
     }

@@ -1,11 +1,11 @@
-//! What fits into memory, and what has to wait for it.
+//! Decides what fits into memory, and what has to wait for it.
 
 /// The memory at one time, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// What weights, caches and activations may take together.
+    /// The limit of weights, caches and activations together.
     pub limit: u64,
-    /// What others leave of the limit now.
+    /// The part of the limit that others leave now.
     pub left: u64,
     /// In use by weights and by whatever else runs in the process, without the caches.
     pub fixed: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Memory {
     pub rows: u64,
 }
 
-/// What a request needs, in bytes.
+/// The bytes that a request needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// To end, when nothing else runs.
@@ -24,7 +24,7 @@ pub(crate) struct Need {
     pub soon: u64,
 }
 
-/// What can be freed without taking anything from a request that runs.
+/// Memory that can be freed without taking anything from a request that runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spare {
     /// Prefixes of earlier requests are kept, or captures of their passes.
@@ -34,14 +34,14 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// What both say.
+    /// The memory that both have.
     pub fn of(self, other: Spare) -> Spare {
         let (prefixes, slots) = (self.prefixes && other.prefixes, self.slots && other.slots);
         Spare { prefixes, slots }
     }
 }
 
-/// Whether something fits.
+/// The time at which something fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// It fits now.
@@ -63,13 +63,13 @@ impl Memory {
         self.left.saturating_sub(self.fixed.saturating_add(self.rows))
     }
 
-    /// Whether what is in use and what is set aside do not fit together.
+    /// Returns true when what is in use and what is set aside do not fit together.
     pub fn is_short(&self) -> bool {
         self.fixed.saturating_add(self.rows) > self.left
     }
 
-    /// Whether a request fits. Beside others it has what it needs for a while. Should all grow until nothing
-    /// is left, the youngest makes room and is computed again later.
+    /// Returns when a request fits. Beside others it has what it needs for a while.
+    /// Should all grow until nothing is left, the youngest makes room and is computed again later.
     pub fn fit(&self, need: Need) -> Fit {
         if need.least > self.alone() {
             Fit::Never
@@ -80,7 +80,7 @@ impl Memory {
         }
     }
 
-    /// Whether what takes so many bytes to its end fits, beside others that run or alone.
+    /// Returns when a request fits that takes so many bytes to its end, beside others or alone.
     pub fn fit_whole(&self, bytes: u64, others_run: bool) -> Fit {
         match bytes <= self.room() {
             true => Fit::Now,
@@ -89,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// Whether it fits into what the engine may take, however little others leave of that.
+    /// Returns true when a request fits into the limit, however little others leave of that.
     pub fn would_fit(&self, need: Need) -> bool {
         need.least <= self.limit.saturating_sub(self.idle)
     }

@@ -22,7 +22,7 @@ const LEAST_MIXED: Duration = Duration::from_millis(40);
 /// How long such a pass may take, which is the time between two tokens then.
 const LONGEST_MIXED: Duration = Duration::from_millis(150);
 
-/// What a pass takes however few its positions are, where the host prepares it.
+/// The time that a pass takes however few its positions are, where the host prepares it.
 const BEGINNING: Duration = Duration::from_millis(2);
 
 /// How fast parts of prompts are computed, and what is computed beside them.
@@ -35,7 +35,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// What was measured of a part: so many layers of so many positions.
+    /// The pace of a measured part: so many layers of so many positions.
     pub fn of(took: Duration, positions: usize, layers: usize) -> Pace {
         let position = took.as_secs_f64() / (positions * layers) as f64;
         Pace { position, steps: Duration::ZERO }
@@ -46,13 +46,13 @@ impl Pace {
         Pace { steps: steps.min(LONGEST_STEPS), ..self }
     }
 
-    /// Whether a batch is to take its step in the pass of a prompt with so many positions.
+    /// Returns true when a batch is to take its step in a pass of so many positions of a prompt.
     pub fn mixes(self, positions: usize, n_layers: usize) -> bool {
         let of = |positions: usize| self.position * (positions * n_layers) as f64;
         of(MIXED) >= LEAST_MIXED.as_secs_f64() && of(positions) <= LONGEST_MIXED.as_secs_f64()
     }
 
-    /// Whether so many positions take no longer than a pass of their own takes to begin.
+    /// Returns true when so many positions take no longer than a pass of their own takes to begin.
     pub fn is_free(self, positions: usize, n_layers: usize) -> bool {
         let takes = self.position * (positions * n_layers) as f64;
         self.position > 0.0 && takes <= BEGINNING.as_secs_f64()

@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
     pub kind: Option<usize>,
 }
 
-/// What a turn computes of prompts.
+/// The work on prompts of one scheduling step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     /// The index of the prompts that are computed.
@@ -38,11 +38,11 @@ pub(crate) struct Part {
     pub layers: usize,
     /// Positions of the pass.
     pub positions: usize,
-    /// Whether a batch takes its step in the pass, which goes through all layers then.
+    /// A batch takes its step in the pass, which then goes through all layers.
     pub is_mixed: bool,
 }
 
-/// What bounds a pass.
+/// The bounds of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passes {
     /// The most positions of several prompts in one pass.
@@ -53,11 +53,12 @@ pub(crate) struct Passes {
     pub n_layers: usize,
     /// The rows of a batch that can take its step in a pass; 0: there is none.
     pub rows: usize,
-    /// Whether prompts may begin that hold nothing yet, beside what runs.
+    /// Prompts that hold nothing yet may begin beside what runs.
     pub may_begin: bool,
 }
 
-/// What is computed of prompts in a turn; `bytes` says what a pass of several takes.
+/// Decides the work on prompts of one scheduling step.
+/// `bytes` returns the bytes that a pass of several takes.
 pub(crate) fn part(
     turn: usize,
     waiting: &[Waiting],

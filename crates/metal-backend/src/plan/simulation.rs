@@ -31,7 +31,7 @@ impl Request {
     }
 }
 
-/// What the plan was asked to carry out.
+/// The decisions of the plan in one simulation.
 #[derive(Debug, Default)]
 struct Outcome {
     /// The numbers of requests in the order in which they began, and ended.

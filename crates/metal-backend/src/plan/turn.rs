@@ -1,6 +1,6 @@
-//! What is computed in a turn before the step.
+//! The work of a scheduling step before the batches' steps.
 
-/// What is there to compute.
+/// The kinds of work that are there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Present {
     pub prefills: bool,
@@ -10,7 +10,7 @@ pub(crate) struct Present {
     pub on_cpu: bool,
 }
 
-/// What a turn computes, in this order, before every batch takes a step.
+/// The work of a scheduling step, in this order, before every batch takes a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// The steps that were queued are waited for first.

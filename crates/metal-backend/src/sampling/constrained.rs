@@ -1,4 +1,4 @@
-//! What a constraint allows a draw to choose.
+//! The ids that a constraint allows a draw to choose.
 
 use inference_core::Error;
 use inference_text::constraint::Matcher;
@@ -15,7 +15,7 @@ impl Sampler {
         self.constraint = Some(matcher);
     }
 
-    /// Whether the constraint lets nothing but an end follow what was observed.
+    /// Returns true when the constraint lets nothing but an end follow what was observed.
     pub fn is_complete(&self) -> bool {
         self.constraint.as_ref().is_some_and(Matcher::is_complete)
     }

@@ -6,7 +6,7 @@ use mlx_ffi::{Array, Dtype, Indices, ops};
 use super::{Draw, Report, Sampler};
 use crate::error::Result;
 
-/// What one step chose for each row of a batch; nothing is computed until it is read.
+/// The draws of one step, one for each row of a batch; nothing is computed until they are read.
 pub(crate) struct Draws {
     /// `[rows]`, U32.
     pub ids: Indices,
@@ -16,7 +16,7 @@ pub(crate) struct Draws {
     pub check: Option<Check>,
 }
 
-/// Whether the logits of some rows are numbers.
+/// The check that the logits of some rows are numbers.
 pub(crate) struct Check {
     /// The indices of the rows.
     rows: Vec<usize>,
@@ -63,7 +63,8 @@ fn by_kernel(sampler: &Sampler) -> Option<Drawing> {
     sampler.drawing().filter(|_| sampler.is_untouched())
 }
 
-/// Whether a row is served with others: it wants the most likely id alone, or, on CUDA, what a kernel draws.
+/// Returns true when a row is served with others.
+/// It wants the most likely id alone, or, on CUDA, what a kernel draws.
 fn is_served(sampler: &Sampler) -> bool {
     sampler.is_plain() || by_kernel(sampler).is_some()
 }

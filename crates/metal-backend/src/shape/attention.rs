@@ -11,7 +11,7 @@ use crate::layers::{
 };
 use crate::weights::{Linears, Weights};
 
-/// What sets one attention layer apart.
+/// The properties of one attention layer.
 pub(crate) struct AttentionParts {
     /// `q_proj`, `k_proj` and `v_proj` have biases.
     pub qkv_bias: bool,
@@ -19,37 +19,38 @@ pub(crate) struct AttentionParts {
     pub o_bias: bool,
     /// Queries, keys and values come from `qkv_proj`.
     pub fused_qkv: bool,
-    /// What the norms of queries and keys go over.
+    /// The values that the norms of queries and keys go over.
     pub qk_norms: NormSpan,
-    /// What these norms are called.
+    /// The names of these norms.
     pub norm_names: [&'static str; 2],
-    /// What the projection of the output is called.
+    /// The name of the output projection.
     pub o_name: &'static str,
     /// Each head has a logit in `sinks`.
     pub sinks: bool,
-    /// What scores are multiplied with; `None`: 1 / √head_dim.
+    /// The factor of scores; `None`: 1 / √head_dim.
     pub scale: Option<f64>,
     /// Scores are squashed to ± this.
     pub softcap: Option<f64>,
     /// How many positions are seen.
     pub window: Option<i32>,
-    /// Whether the positions of a picture see each other.
+    /// The positions of a picture see each other.
     pub sees_whole: bool,
-    /// Whether a position sees those behind it too.
+    /// A position sees those behind it too.
     pub sees_later: bool,
     /// `q_proj` has a gate of the output behind each head's queries.
     pub output_gate: bool,
-    /// What queries are multiplied with as positions grow.
+    /// The factor of queries, by their positions.
     pub position_scale: Option<PositionScale>,
-    /// What becomes of the values of each head.
+    /// The source and norm of each head's values.
     pub values: Values,
-    /// Whether every rank computes all heads: the layer has matrices that do not know of ranks.
+    /// Every rank computes all heads: the layer has matrices that do not know of ranks.
     pub is_whole: bool,
-    /// Whose keys and values are seen. Who borrows them has `q_proj` and the queries' norm alone.
+    /// Whose keys and values are seen. A layer that shares them has `q_proj` and the queries' norm
+    /// alone.
     pub sharing: Sharing,
 }
 
-/// What becomes of the values of each head.
+/// The source and norm of each head's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     /// They are seen as `v_proj` gives them.
@@ -60,7 +61,7 @@ pub(crate) enum Values {
     NormedKeys,
 }
 
-/// What the norms of queries and keys go over.
+/// The values that the norms of queries and keys go over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NormSpan {
     /// There are none.

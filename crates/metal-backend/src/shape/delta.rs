@@ -141,7 +141,7 @@ impl Shape {
     }
 }
 
-/// Where the rows of each part lie, of all groups in turn, when each group has so many rows of each part.
+/// The rows of each part in turn, of all groups. Each group has so many rows of each part.
 fn rows_in_turn<const N: usize>(groups: i32, parts: [i32; N]) -> Vec<Range<i32>> {
     let of_group: i32 = parts.iter().sum();
     let mut before = 0;

@@ -74,7 +74,7 @@ impl EncoderSizes {
     }
 }
 
-/// Whether the checkpoint has a head that classifies, which must be into one class: a score.
+/// Returns true when the checkpoint has a head that classifies. It must have one class: a score.
 ///
 /// # Errors
 /// A head of several classes; `out` is its last projection.

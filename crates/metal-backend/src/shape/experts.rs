@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use crate::layers::{Decoder, ExpertGroups, ExpertLinear, GateUp};
 use crate::weights::Weights;
 
-/// What a checkpoint calls the projections of one expert, or of a dense network.
+/// The names of the projections of one expert, or of a dense network, in a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpertNames {
     pub gate: &'static str,
     pub up: &'static str,
     pub down: &'static str,
-    /// What all are under where mlx-lm has converted them.
+    /// The module of all experts where mlx-lm has converted them.
     pub converted: &'static str,
 }
 

@@ -8,9 +8,9 @@ use crate::weights::Weights;
 pub(crate) struct Language {
     /// `text_config`.
     pub config: Config,
-    /// What the output layer is under.
+    /// A cursor at the output layer.
     pub head: Weights,
-    /// What the embeddings and the blocks are under.
+    /// A cursor at the embeddings and the blocks.
     pub model: Weights,
 }
 

@@ -10,7 +10,7 @@ use crate::weights::Weights;
 /// The norms inside latent attention have this one, whatever the config's is, as in transformers.
 const EPS: f32 = 1e-6;
 
-/// What a config says of latent attention.
+/// The sizes and properties of latent attention, by a config.
 #[derive(Clone, Debug)]
 pub(crate) struct LatentParts {
     pub sizes: LatentSizes,
@@ -20,12 +20,12 @@ pub(crate) struct LatentParts {
     pub bias: bool,
     /// How the `rope` values see positions, where they do.
     pub rope: Option<RopeConfig>,
-    /// What scores are multiplied with beside 1 / √(nope + rope).
+    /// The factor of scores beside 1 / √(nope + rope).
     pub score_factor: f64,
 }
 
 impl LatentParts {
-    /// What `config` states under the names of DeepSeek V3, positions left aside.
+    /// Reads `config` under the names of DeepSeek V3, without positions.
     ///
     /// # Errors
     /// A key that is missing or wrong; sizes that are too large.

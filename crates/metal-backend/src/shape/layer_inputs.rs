@@ -8,7 +8,8 @@ use crate::layers::{LayerInput, LayerInputs};
 use crate::weights::Weights;
 
 impl Shape {
-    /// What makes the inputs of all layers, of `size` values each, under `model`.
+    /// The embeddings and the projection that make the inputs of all layers, under `model`.
+    /// Each layer's input has `size` values.
     ///
     /// # Errors
     /// A key or a tensor that is missing or does not fit.
@@ -30,7 +31,7 @@ impl Shape {
         })
     }
 
-    /// What the layer under `w` makes of its own input of `size` values.
+    /// The part of the layer under `w` that adds its own input of `size` values.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layers::{GateNorm, Mamba2, MambaSizes, RmsNorm};
 use crate::weights::Weights;
 
-/// What sets one Mamba 2 layer apart.
+/// The properties of one Mamba 2 layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MambaParts {
     /// `in_proj` has a bias.
@@ -18,16 +18,16 @@ pub(crate) struct MambaParts {
     pub out_bias: bool,
     /// `conv1d` has a bias.
     pub convolution_bias: bool,
-    /// Where `norm` stands.
+    /// The place of `norm` beside the gate.
     pub norm: NormPlace,
     /// The least step and the largest.
     pub limits: [f32; 2],
-    /// What the parts of `in_proj`'s result are multiplied with: the gate, what is mixed, what is written
-    /// into states, what reads them, and steps.
+    /// Factors of the parts of `in_proj`'s result: the gate, the mixed values, values written into
+    /// states, values that read them, and steps.
     pub multipliers: Option<[f32; 5]>,
 }
 
-/// Where the norm of a result stands beside its gate.
+/// The place of the norm of a result beside its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NormPlace {
     /// There is none.
@@ -65,7 +65,7 @@ pub(crate) fn mamba_sizes(config: &Config, inner: i64) -> Result<MambaSizes> {
 /// The least step and the largest that `config` states.
 ///
 /// # Errors
-/// What is no range.
+/// A value that is no range.
 pub(crate) fn step_limits(config: &Config) -> Result<[f32; 2]> {
     Ok(config.opt_range("time_step_limit")?.unwrap_or([0.0, f32::INFINITY]))
 }
@@ -73,7 +73,7 @@ pub(crate) fn step_limits(config: &Config) -> Result<[f32; 2]> {
 /// `sizes`, where layers can have them.
 ///
 /// # Errors
-/// Groups that do not divide the heads; what is too large.
+/// Groups that do not divide the heads; sizes that are too large.
 pub(crate) fn check_mamba(sizes: MambaSizes) -> Result<MambaSizes> {
     let MambaSizes { heads, head_dim, groups, state_dim, taps } = sizes;
     if heads % groups != 0 {

@@ -15,9 +15,9 @@ use crate::weights::Weights;
 pub(crate) struct Mixture {
     experts: Experts,
     groups: Option<ExpertGroups>,
-    /// Whether the chosen scores are divided by their sum.
+    /// The chosen scores are divided by their sum.
     normalises: bool,
-    /// What they are multiplied with then.
+    /// The factor of the scores then.
     factor: f32,
     /// Values between the projections of an expert.
     inner: i32,
@@ -29,7 +29,7 @@ pub(crate) struct Mixture {
 }
 
 impl Mixture {
-    /// What `config` states under the names of DeepSeek V3.
+    /// Reads `config` under the names of DeepSeek V3.
     ///
     /// # Errors
     /// A key that is missing or wrong; scores or groups of another kind.

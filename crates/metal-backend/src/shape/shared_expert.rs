@@ -83,7 +83,7 @@ impl SparseLayers {
         })
     }
 
-    /// Whether the layer of this index is one.
+    /// Returns true when the layer of this index is a mixture.
     pub fn has(&self, index: usize) -> bool {
         !self.dense.contains(&(index as u64)) && (index + 1).is_multiple_of(self.step)
     }

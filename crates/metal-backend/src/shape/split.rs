@@ -1,4 +1,4 @@
-//! What a rank computes of a layer where several compute it together.
+//! A rank's part of a layer that several ranks compute together.
 //!
 //! Heads and the values between projections are split: a rank has the rows of the projections in, and the columns of
 //! the one out, whose results all ranks sum. Recurrent layers are split by heads or channels too, each of which has a
@@ -23,9 +23,9 @@ pub(super) struct Heads {
     pub kv_count: i32,
     /// Values of a head.
     pub dim: i32,
-    /// Whether a gate lies behind each head's queries.
+    /// A gate lies behind each head's queries.
     pub output_gate: bool,
-    /// What the projection of the output is called.
+    /// The name of the output projection.
     pub o_name: &'static str,
 }
 

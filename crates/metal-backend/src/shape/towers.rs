@@ -78,7 +78,7 @@ impl TowerSizes {
         self.heads * self.head_dim
     }
 
-    /// What scores are multiplied with.
+    /// The factor of scores.
     fn scale(&self) -> f32 {
         (self.head_dim as f32).sqrt().recip()
     }

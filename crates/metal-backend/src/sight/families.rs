@@ -11,19 +11,19 @@ use crate::error::{Error, Result};
 /// The ids and texts around pictures.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
-    /// What a chat template writes for a picture, and its id.
+    /// The mark that a chat template writes for a picture, and its id.
     pub written: (String, u32),
-    /// What is put around what it writes before that is encoded, as the model's processor does.
+    /// The text put around that mark before it is encoded, as the model's processor does.
     pub around: &'static str,
-    /// Whether a template writes what begins and ends a picture, too.
+    /// A template writes the beginning and the end of a picture, too.
     pub writes_all: bool,
-    /// What begins a picture.
+    /// The id before a picture.
     pub begin: Option<u32>,
     /// In the place of each vector.
     pub image: u32,
     /// Behind each row but the last.
     pub row_end: Option<u32>,
-    /// What ends a picture.
+    /// The id behind a picture.
     pub end: u32,
 }
 
@@ -54,7 +54,7 @@ enum Kind {
 }
 
 impl Family {
-    /// What `config.json` says, with the family's own way to prepare pictures.
+    /// Reads `config.json`, with the family's own way to prepare pictures.
     pub fn read(config: &Config, tokenizer: &Tokenizer) -> Result<(Family, Processor)> {
         let vision = config
             .object("vision_config")?
@@ -238,7 +238,7 @@ impl Family {
         &self.marks
     }
 
-    /// Whether the language model knows rows and columns.
+    /// Returns true when the language model knows rows and columns.
     pub fn has_places(&self) -> bool {
         matches!(self.kind, Kind::Qwen { .. })
     }

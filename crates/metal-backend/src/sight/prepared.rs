@@ -13,7 +13,7 @@ pub(crate) struct Prepared {
     pub ids: Vec<u32>,
     /// Squares of patches, each a vector of the language model: rows and columns.
     pub cells: [i32; 2],
-    /// What it took to prepare it.
+    /// The time of its preparation.
     pub took: Duration,
 }
 

@@ -71,12 +71,12 @@ impl Scene {
         Scene { shown, positions, sees_whole, filler }
     }
 
-    /// What it took to prepare its pictures.
+    /// The time of its pictures' preparation.
     pub fn preparation(&self) -> Duration {
         self.shown.iter().map(|one| one.prepared.took).sum()
     }
 
-    /// Where a chunk ends that begins at `done` and should end at `end`.
+    /// The end of a chunk that begins at `done` and should end at `end`.
     pub fn chunk_end(&self, done: usize, end: usize) -> usize {
         let cut = self.shown.iter().map(Shown::span);
         match cut.filter(|_| self.sees_whole).find(|span| span.start < end && end < span.end) {
@@ -100,7 +100,7 @@ impl Scene {
         runs.filter(|run| within(run)).map(|run| at(run.start)..at(run.end)).collect()
     }
 
-    /// Whether a prefix of so many ids ends inside of a picture.
+    /// Returns true when a prefix of so many ids ends inside of a picture.
     pub fn is_inside(&self, end: usize) -> bool {
         self.shown.iter().any(|one| one.places.start < end && end < one.places.end)
     }
@@ -128,7 +128,7 @@ impl Scene {
         Some(chunk.map(of).collect())
     }
 
-    /// What the positions behind the prompt are more than their places.
+    /// The difference between the positions behind the prompt and their indices.
     pub fn delta(&self) -> i32 {
         let last = |known: &Vec<[i32; 3]>| known.iter().flatten().max().copied();
         self.positions

@@ -153,7 +153,7 @@ impl Adapter {
         *self.missing.borrow_mut() = target.map(|target| (target.clone(), path.to_owned()));
     }
 
-    /// Whether the base's own weight of the module `path`, where the file has it too, is as large as the model's.
+    /// Checks that a copy of the base's weight of the module `path` is as large as the model's.
     fn check_copy(&self, path: &str, shape: &[i32]) -> Result<()> {
         let Some(copy) = self.copies.borrow_mut().remove(inner(path)) else { return Ok(()) };
         let found = &copy.header.shape;
@@ -263,7 +263,7 @@ impl Taken {
     }
 }
 
-/// Whether a module of that name is of a single expert, as transformers names it.
+/// Returns true for the name of a single expert's module, as transformers has it.
 fn is_of_experts(module: &str) -> bool {
     let mut parts = module.split('.').skip_while(|part| *part != "experts");
     parts.nth(1).is_some_and(|expert| expert.parse::<u32>().is_ok())
@@ -281,8 +281,8 @@ const RENAMED: [(&str, &str); 7] = [
     (".mlp.shared_expert.", ".mlp.shared_experts."),
 ];
 
-/// What an adapter may call the module `name` else: mlx-lm gives its own names to a released checkpoint, and
-/// PEFT knows those of the release alone.
+/// Other names that an adapter may have for the module `name`. mlx-lm gives its own names to a
+/// released checkpoint, and PEFT knows those of the release alone.
 fn other_names(name: &str) -> impl Iterator<Item = String> {
     let both_ways = RENAMED.iter().flat_map(|&(own, other)| [(own, other), (other, own)]);
     let named = both_ways.filter(move |(from, _)| name.contains(from));
@@ -298,7 +298,8 @@ fn inner(path: &str) -> &str {
     path
 }
 
-/// What wraps the language model. `backbone` is Nemotron H's, which transformers 5 calls `model`.
+/// Modules around the language model. `backbone` is Nemotron H's, which transformers 5 calls
+/// `model`.
 const WRAPPERS: [&str; 3] = ["model.", "language_model.", "backbone."];
 
 /// The module whose weight the tensor `name` is, where PEFT saves the base's own beside an adapter: the output layer's

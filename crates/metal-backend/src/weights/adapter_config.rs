@@ -27,7 +27,7 @@ impl Layout {
     }
 }
 
-/// What the config of a LoRA adapter states.
+/// The config of a LoRA adapter.
 #[derive(Debug)]
 pub(super) struct AdapterConfig {
     pub layout: Layout,
@@ -41,7 +41,7 @@ pub(super) struct AdapterConfig {
     strength: Strength,
 }
 
-/// What `(x a) b` is multiplied with.
+/// The factor of `(x a) b`.
 #[derive(Debug)]
 enum Strength {
     Scale(f64),
@@ -194,7 +194,7 @@ impl AdapterConfig {
         first_match(&self.ranks, module).unwrap_or(self.rank)
     }
 
-    /// What the product of `module`'s adapter is multiplied with.
+    /// The factor of the product of `module`'s adapter.
     pub fn scale(&self, module: &str) -> f32 {
         let scale = match &self.strength {
             Strength::Scale(scale) => *scale,
@@ -208,7 +208,7 @@ impl AdapterConfig {
     }
 }
 
-/// Whether `name` is `module` or its last parts.
+/// Returns true when `name` is `module` or its last parts.
 pub(super) fn is_end_of(name: &str, module: &str) -> bool {
     module.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

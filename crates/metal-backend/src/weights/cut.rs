@@ -1,8 +1,8 @@
-//! What a rank has of the matrices of a layer that several ranks compute together.
+//! A rank's part of the matrices of a layer that several ranks compute together.
 
 use std::ops::Range;
 
-/// What a rank has of a matrix, `[…, rows, columns]`, and of the bias beside it.
+/// A rank's part of a matrix, `[…, rows, columns]`, and of the bias beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     side: Side,
@@ -40,7 +40,7 @@ impl Cut {
         Cut { side: Side::Channels, of, ranges }
     }
 
-    /// Whether all ranks' results must be summed.
+    /// Returns true when all ranks' results must be summed.
     pub fn leaves_terms(&self) -> bool {
         self.side == Side::Columns
     }
@@ -60,8 +60,8 @@ impl Cut {
         self.of
     }
 
-    /// What is read of the tensor `name` so that it has `shape`, where that is not all: packed tensors have fewer
-    /// columns than the matrix.
+    /// The part to read of the tensor `name` so that it has `shape`, where that is not all.
+    /// Packed tensors have fewer columns than the matrix.
     pub fn part(&self, name: &str, shape: &[i32]) -> Option<Part> {
         let is_vector = shape.len() < 2 || name.ends_with("bias");
         let axis = match (self.side, is_vector) {
@@ -82,7 +82,7 @@ impl Cut {
     }
 }
 
-/// What is read of a tensor.
+/// The part of a tensor that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The shape of all of it.
@@ -93,7 +93,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Where the bytes lie of a tensor that begins at `offset`, of elements of `size` bytes, in turn.
+    /// The places and lengths of its bytes, in turn.
+    /// The tensor begins at `offset`, its elements have `size` bytes.
     pub fn segments(&self, offset: u64, size: usize) -> Vec<(u64, usize)> {
         let count = |dims: &[i32]| dims.iter().map(|&dim| dim as u64).product::<u64>();
         let inner = count(&self.whole[self.axis + 1..]) * size as u64;

@@ -17,16 +17,17 @@ const MOST_BYTES: u64 = 1 << 20;
 /// A file that was changed less than that ago may change again without another time: it is read again.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What is known of weight files, in a file that belongs to the user alone.
+/// The known digests of weight files, in a file that belongs to the user alone.
 pub(crate) struct KnownDigests {
     path: PathBuf,
-    /// What tells a file's state, and the digest of its bytes, both in hexadecimal digits; the newest last.
+    /// A file's state, and the digest of its bytes, both in hexadecimal digits; the newest last.
     lines: Vec<(String, String)>,
     is_changed: bool,
 }
 
 impl KnownDigests {
-    /// What was written to `folder`, which nobody else may write. A file that is damaged counts as none.
+    /// Reads the digests written to `folder`, which nobody else may write. A damaged file counts as
+    /// none.
     pub fn read(folder: &Path) -> KnownDigests {
         let path = folder.join(NAME);
         let text = own_text(&path, folder).unwrap_or_default();
@@ -98,8 +99,8 @@ fn own_text(path: &Path, folder: &Path) -> Option<String> {
     Some(text)
 }
 
-/// What tells one state of a file from another: where it lies, its size, and the times of its last changes. The time of
-/// the last change of any kind cannot be set back.
+/// The state of a file, which a change alters: device, inode, size, and times of the last changes.
+/// The time of the last change of any kind cannot be set back.
 fn state(about: &Metadata) -> String {
     format!(
         "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
@@ -113,7 +114,7 @@ fn state(about: &Metadata) -> String {
     )
 }
 
-/// Whether a file was not changed just now.
+/// Returns true when the last change of a file is not recent.
 fn is_settled(about: &Metadata) -> bool {
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(about.ctime().max(0) as u64);
     SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED)

@@ -1,7 +1,8 @@
 //! Which files hold the weights of a model, whatever an index beside them says.
 //!
-//! What lies in a file is read from its header. An index only tells which files belong to the model: people copy
-//! folders whose index is that of another save, and the files themselves are right.
+//! A file's header says which tensors lie in it. An index only tells which files belong to the
+//! model: people copy folders whose index is that of another save, and the files themselves are
+//! right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -10,9 +11,10 @@ use super::source::TensorHeader;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
 
-/// What the names of weight files begin with: in a model's folder, and in those of diffusers' components.
+/// The beginnings of weight files' names: in a model's folder, and in those of diffusers'
+/// components.
 const STEMS: [&str; 2] = ["model", "diffusion_pytorch_model"];
-/// What they began with in earlier programs (`weights.00.safetensors`).
+/// Their beginning in earlier programs (`weights.00.safetensors`).
 const OLD_STEM: &str = "weight";
 /// Beginnings of the names of files that hold something else.
 const OTHERS: [&str; 3] = ["adapter", "consolidated", "optimizer"];
@@ -134,7 +136,7 @@ impl ModelFiles {
     }
 }
 
-/// Whether a file of that name holds all weights of a model.
+/// Returns true for the name of a file that holds all weights of a model.
 fn is_whole(name: &str) -> bool {
     STEMS.iter().any(|stem| name.strip_prefix(stem) == Some(".safetensors"))
 }

@@ -19,7 +19,7 @@ use crate::gguf::GgufTensor;
 /// The header of a safetensors file; the largest released ones take a few MiB.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 
-/// What a header says of a tensor.
+/// A tensor's entry in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorHeader {
     pub dtype: Dtype,
@@ -30,9 +30,9 @@ pub(crate) struct TensorHeader {
     pub shape: Vec<i32>,
     /// The file that holds it.
     file: String,
-    /// Where in the file all of it is.
+    /// The bytes of all of it in the file.
     bytes: Range<u64>,
-    /// What is read, of `shape` then, where that is not all.
+    /// The part that is read, where that is not all; `shape` is that of the part then.
     pub(super) part: Option<Part>,
 }
 
@@ -135,8 +135,8 @@ impl ModelFiles {
         self.found_headers()
     }
 
-    /// Whether two tensors have one type, one shape, and the same words at many places, the last ones among them. All of them would
-    /// take as long as a load.
+    /// Returns true when two tensors have one type, one shape, and the same words at many places.
+    /// The last words are among them. All of them would take as long as a load.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -215,7 +215,7 @@ fn of_segments(
     })
 }
 
-/// What a header would say of a tensor of GGUF.
+/// The header's entry for a tensor of GGUF.
 fn of_gguf(tensor: &GgufTensor) -> TensorHeader {
     TensorHeader {
         dtype: tensor.dtype,
@@ -231,7 +231,7 @@ fn of_gguf(tensor: &GgufTensor) -> TensorHeader {
 struct Header {
     /// The bytes that the tensors must take in the file, where that is not known already.
     total: Option<u64>,
-    /// Where in the file the first tensor begins.
+    /// The place of the first tensor in the file.
     data_start: u64,
     metadata: Metadata,
 }

@@ -45,9 +45,9 @@ pub(crate) use joined::Linears;
 #[derive(Clone)]
 pub(crate) struct Weights {
     prefix: String,
-    /// What this rank has of modules below, by the last part of their names.
+    /// This rank's parts of modules below, by the last part of their names.
     cuts: Rc<Vec<(&'static str, Cut)>>,
-    /// What of the model lies below.
+    /// The part of the model below.
     part: ModelPart,
     /// Tensors that are stored as F32 stay so.
     keeps_f32: bool,
@@ -78,7 +78,7 @@ struct Shared {
     totals: RefCell<Totals>,
 }
 
-/// What the taken tensors add up to.
+/// The totals of the taken tensors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     /// Parameters, packed ones counted as what they stand for.
@@ -91,7 +91,7 @@ pub(crate) struct Totals {
     pub unused_parts: Vec<&'static str>,
     /// How many parameters are packed in which way.
     packed: Vec<(Quantization, u64)>,
-    /// Whether activations may be rounded for some of the matrices.
+    /// Activations may be rounded for some of the matrices.
     pub rounds: bool,
     /// The kinds of matrix, of activations beside them, and the matrices' dimensions, for which the
     /// kernels were checked.
@@ -174,23 +174,23 @@ impl Weights {
         }
     }
 
-    /// What the names of all tensors below this cursor begin with.
+    /// The prefix of all tensors' names below this cursor.
     pub fn prefix(&self) -> String {
         if self.prefix.is_empty() { String::new() } else { format!("{}.", self.prefix) }
     }
 
-    /// Whether any tensor below this cursor is left.
+    /// Returns true when no tensor below this cursor is left.
     pub fn is_empty(&self) -> bool {
         let (prefix, left) = (self.prefix(), self.shared.left.borrow());
         left.range(prefix.clone()..).next().is_none_or(|(name, _)| !name.starts_with(&prefix))
     }
 
-    /// Whether weights are random: any tensor is there.
+    /// Returns true when weights are random: every tensor exists then.
     pub fn is_random(&self) -> bool {
         matches!(self.shared.files, ModelFiles::Random(_))
     }
 
-    /// Whether a tensor of that name is left.
+    /// Returns true when a tensor of that name is left.
     pub fn has(&self, name: &str) -> bool {
         if matches!(self.shared.files, ModelFiles::Random(_)) {
             let quantized = self.shared.config.quantization(&self.prefix);
@@ -199,7 +199,7 @@ impl Weights {
         self.shared.left.borrow().contains_key(&self.name(name))
     }
 
-    /// Whether the tensor `name` and the one below `other` look alike ([`ModelFiles::look_alike`]).
+    /// Compares the tensor `name` and the one below `other` by [`ModelFiles::look_alike`].
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -311,8 +311,8 @@ impl Weights {
         self.shared.left.borrow().get(&self.name(name)).map(|header| header.shape.clone())
     }
 
-    /// What is known of the tensor `name`, which must have this shape; `drawn` is its type where
-    /// weights are random.
+    /// The header's entry for the tensor `name`, which must have this shape; `drawn` is its type
+    /// where weights are random.
     fn header(&self, name: &str, shape: &[i32], drawn: Dtype) -> Result<TensorHeader> {
         let full = self.name(name);
         let part = self.cut_of(name).and_then(|cut| cut.part(name, shape));

@@ -50,7 +50,7 @@ const MODELS: [&str; 33] = [
     "vision/models/qwen3_vl_moe",
 ];
 
-/// What a file says of a tensor: its type as files spell it, and its shape.
+/// The header of a tensor: its type as files spell it, and its shape.
 type Form = (String, Vec<u64>);
 
 /// A checkpoint whose weights are zeros, which take no room on a disk.
@@ -105,7 +105,7 @@ impl Hollow {
         fs::write(folder.join("tokenizer.json"), tiny::tokenizer().to_string()).unwrap();
     }
 
-    /// What comes of quantising it: what is written loads, and a refusal names something and leaves nothing.
+    /// Quantises it: what is written loads, and a refusal names something and leaves nothing.
     fn quantised(&self) -> Result<Quantised, String> {
         let (source, home) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         self.write(source.path());

@@ -9,7 +9,7 @@ use inference_core::{Dtype, GenerateOptions, LoadOptions, Prompt};
 use crate::tiny::load;
 use crate::tiny_gguf::{GgufFile, Kind, Meta};
 
-/// What is told of the file, or why nothing is.
+/// Describes the file, or returns why that fails.
 fn described(path: &Path) -> Result<(), String> {
     let options = LoadOptions { backend: Some("cpu".into()), ..LoadOptions::default() };
     metal_backend::register().unwrap();

@@ -129,7 +129,7 @@ fn an_end_of_sequence_id_beyond_the_vocabulary_never_ends_anything() {
     assert_eq!(model.generate(&"a".into(), &options).unwrap().count(), 3);
 }
 
-/// What the template `source` answers to one message.
+/// Renders one message with the template `source`.
 fn rendered(source: &str) -> Result<String, String> {
     let checkpoint = Checkpoint::qwen3().file("chat_template.jinja", source);
     let model = checkpoint.load(&LoadOptions::default()).map_err(|error| error.to_string())?;

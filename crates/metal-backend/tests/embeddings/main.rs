@@ -103,7 +103,7 @@ fn vectors_in_half_types_are_near_those_of_the_reference() {
     }
 }
 
-/// Whether two vectors are one: to the bit on a CPU, but for rounding on a GPU.
+/// Returns true for equal vectors: to the bit on a CPU, but for rounding on a GPU.
 fn is_same(device: &str, one: &[f32], other: &[f32]) -> bool {
     let furthest = one.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     one.len() == other.len() && furthest <= if device == "cpu" { 0.0 } else { 1e-5 }

@@ -1,4 +1,4 @@
-//! What options do to vectors.
+//! Effects of options on vectors.
 
 use inference_core::{
     CancelToken, EmbedInput, EmbedOptions, EmbeddingLoadOptions, Error, Pooling, ScoreOptions,

@@ -1,4 +1,4 @@
-//! What is refused, by name and with the remedy.
+//! Refusals, by name and with the remedy.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn copied(name: &str) -> tempfile::TempDir {
     folder_of_copy
 }
 
-/// What loading says once the file `name` of a fixture's copy was changed.
+/// Returns the error of the load once the file `name` of a fixture's copy was changed.
 fn error(model: &str, name: &str, change: impl FnOnce(&mut Json)) -> String {
     let copy = copied(model);
     let path = copy.path().join(name);

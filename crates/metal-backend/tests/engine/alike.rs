@@ -1,4 +1,4 @@
-//! What models of every kind of state are held to: their rows are what they are alone.
+//! Models of every kind of state: rows of a batch are what they are alone.
 
 use inference_core::{GenerateOptions, LoadOptions, Prompt, TextModel};
 use proptest::prelude::*;

@@ -28,8 +28,8 @@ use inference_core::{GenerateOptions, Generation, LoadOptions, Prompt, TextModel
 use serde_json::json;
 use tiny::Checkpoint;
 
-/// Whether this process runs the test `name` alone; if not, such a process is started and waited for.
-/// Memory is counted by process, so what other tests take at the same time would count.
+/// Returns true when this process runs the test `name` alone; if not, starts such a process and
+/// waits. Memory is counted by process, so what other tests take at the same time would count.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "ML_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

@@ -25,13 +25,13 @@ const BF16_TOLERANCE: f32 = 0.5;
 /// over all prompts, ours may be this many times as far from float32 as the reference's.
 const ROUTED_SLACK: f32 = 1.5;
 
-/// Whether √hidden_size of the checkpoint is no bf16 number, of those that scale embeddings by it.
+/// Returns true when embeddings are scaled by √hidden_size, and that is no bf16 number.
 fn has_rounded_scale(name: &str) -> bool {
     name.starts_with("gemma3_text")
 }
 
-/// Whether the kernels here refuse the checkpoint in bf16: it has experts that are not packed, which
-/// MLX's own do not multiply on a CPU.
+/// Returns true when the kernels here refuse the checkpoint in bf16: it has experts that are not
+/// packed, which MLX's own do not multiply on a CPU.
 pub fn is_refused_in_bf16(name: &str) -> bool {
     let is_ours = metal_backend::cpu_kernels().starts_with("our own");
     let has_dense_experts = [
@@ -55,8 +55,8 @@ pub fn is_refused_in_bf16(name: &str) -> bool {
     has_dense_experts.contains(&name) && backend() == "cpu" && !is_ours
 }
 
-/// Whether the golden's ids are not those of `tokenizer.json`: for this `model_type` transformers puts
-/// the pre-tokenizer of a class of its own in place of the file's.
+/// Returns true when the golden's ids are not those of `tokenizer.json`: for this `model_type`
+/// transformers puts the pre-tokenizer of a class of its own in place of the file's.
 fn is_encoded_by_class(name: &str) -> bool {
     ["exaone4", "laguna"].contains(&name)
 }

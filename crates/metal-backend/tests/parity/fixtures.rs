@@ -126,13 +126,13 @@ impl Checkpoint {
         loaded.err().map(|error| error.to_string()).unwrap()
     }
 
-    /// What is told of it without its weights.
+    /// Describes it without its weights.
     pub fn describe(&self, options: LoadOptions) -> (ModelInfo, Capabilities) {
         let options = LoadOptions { backend: Some(backend()), ..options };
         metal_backend::describe(self.folder(), &options).expect("the checkpoint is sound")
     }
 
-    /// Where its files are.
+    /// Returns the folder of its files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -215,7 +215,7 @@ pub fn tiny() -> &'static dyn TextModel {
     &**MODEL.get_or_init(|| Checkpoint::new("llama").load(LoadOptions::default()))
 }
 
-/// What is expected of a model.
+/// The expected outputs of a model.
 pub struct Golden {
     pub json: Json,
     tensors: Vec<u8>,

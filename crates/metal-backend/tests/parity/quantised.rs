@@ -1,4 +1,4 @@
-//! What `mlx_lm.convert` writes, byte for byte.
+//! Quantised files, which are those of `mlx_lm.convert` byte for byte.
 
 use std::fs;
 use std::path::Path;

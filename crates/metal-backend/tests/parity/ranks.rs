@@ -18,7 +18,7 @@ pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
     listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
-/// What the first rank is asked to do.
+/// The work of the first rank.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Lengths of the prompts that it goes on with, all together.
@@ -43,7 +43,7 @@ pub struct Work {
     pub top_p: Option<f32>,
 }
 
-/// What came of it.
+/// The results of a rank.
 #[derive(Debug)]
 pub struct Found {
     /// In the first rank.
@@ -52,21 +52,21 @@ pub struct Found {
     pub parameters: u64,
     /// The most bytes that keys and values took, in the first rank.
     pub kv_bytes: u64,
-    /// What else was said.
+    /// Errors of a request to it, and of following the first rank.
     pub errors: Vec<String>,
-    /// What loading it says where it fails.
+    /// The error of the load, where it fails.
     pub refusal: Option<String>,
 }
 
 /// The name of the test that is a rank where it is asked to be one.
 const RANK: &str = "ranks::ranks_draw_as_one_does";
-/// Where that test finds what it is asked to do.
+/// The variable with the work of that test.
 const VARIABLE: &str = "PARITY_RANK";
-/// What its answer begins with.
+/// The beginning of its answer.
 const ANSWER: &str = "the rank's answer: ";
 
-/// What each rank makes of its part of a model, by rank: a process each, as MLX bounds what all threads of one have
-/// under way together. `folders` has one for each rank.
+/// Returns the results of each rank. Each is a process, as MLX bounds what all threads of one have
+/// in flight together. `folders` has one for each rank.
 pub fn of_ranks(folders: &[&Path], work: &Work) -> Vec<Found> {
     let addresses: Vec<String> =
         free_addresses(folders.len()).iter().map(SocketAddr::to_string).collect();
@@ -214,7 +214,7 @@ fn prompt(model: &dyn TextModel, length: u32) -> Prompt {
     Prompt::Ids((0..length).map(|at| 3 + (at * 7 + at * at) % (known - 3)).collect())
 }
 
-/// Whether ranks compute on this CPU here; on a GPU of Apple they are refused by name.
+/// Returns true when ranks compute on this CPU here; on a GPU of Apple they are refused by name.
 fn are_here() -> bool {
     backend() == "cpu" && std::env::var("ML_CPU_KERNELS").as_deref() != Ok("off")
 }

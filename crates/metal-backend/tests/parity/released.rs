@@ -23,13 +23,13 @@ struct Form {
 const BLOCKS: Form = Form { block: Some([16, 40]), scales: Stored::F32, has_lists: false };
 const EXPONENTS: Form = Form { scales: Stored::F8_E8M0, ..BLOCKS };
 
-/// Whether releases have it as floats of 8 bits.
+/// Returns true for a tensor that releases have as floats of 8 bits.
 fn is_packed(Tensor { name, shape, .. }: &Tensor) -> bool {
     let parts = ["_proj", ".w1.", ".w2.", ".w3."];
     shape.len() > 1 && !name.contains("visual") && parts.iter().any(|part| name.contains(part))
 }
 
-/// What a byte stands for as a float with 4 bits of exponent and 3 of mantissa.
+/// Returns the value of a byte as a float with 4 bits of exponent and 3 of mantissa.
 fn e4m3(byte: u8) -> f32 {
     let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
     let size = match exponent {

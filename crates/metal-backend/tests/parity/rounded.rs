@@ -1,4 +1,4 @@
-//! What it does to packed checkpoints that activations are rounded to 8 bits.
+//! Effects on packed checkpoints of activations that are rounded to 8 bits.
 
 use std::fs;
 

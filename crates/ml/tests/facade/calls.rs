@@ -1,4 +1,4 @@
-//! What a call asks of the model, and what it gives back.
+//! A call's request to the model, and its reply.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ fn messages() -> Vec<Message> {
     ]
 }
 
-/// What the model is given for `messages`, as role and text.
+/// The messages that the model receives for `messages`, as role and text.
 fn given(model: FakeModel, messages: &[Message]) -> Vec<(String, String)> {
     let seen = Arc::clone(&model.seen);
     MlxBackend::over(Arc::new(model)).chat(messages, &GenOpts::default()).unwrap();

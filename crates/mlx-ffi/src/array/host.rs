@@ -45,7 +45,7 @@ impl Array {
     /// All elements in row-major order, converted to f32; waits for the device.
     ///
     /// # Errors
-    /// What failed while computing the value.
+    /// A failure while computing the value.
     pub fn to_vec_f32(&self) -> Result<Vec<f32>> {
         if let Some(values) = self.widened()? {
             return Ok(values);
@@ -73,7 +73,7 @@ impl Array {
     /// All elements in row-major order, converted to u32; waits for the device.
     ///
     /// # Errors
-    /// What failed while computing the value.
+    /// A failure while computing the value.
     pub fn to_vec_u32(&self) -> Result<Vec<u32>> {
         let array = self.host_copy(Dtype::U32)?;
         // SAFETY: the array is u32, evaluated and contiguous.
@@ -84,7 +84,7 @@ impl Array {
     /// device.
     ///
     /// # Errors
-    /// What failed while computing the value.
+    /// A failure while computing the value.
     pub fn read_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let array = self.host_copy(self.dtype())?;
         match array.downloaded::<u8>(array.nbytes())? {

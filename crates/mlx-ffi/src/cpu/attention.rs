@@ -6,8 +6,8 @@ use super::operation::{Inputs, Outcome, View, floats, operation};
 use super::{failed, kernel_dtype};
 use crate::{Array, Dtype, Error, Result, ops};
 
-/// What each query may see; keys lie at 0..n of the buffers, queries are the last `l` of the
-/// positions.
+/// The keys that each query may see. Keys lie at 0..n of the buffers, queries are the last `l` of
+/// the positions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Visible<'a> {
     /// For each row of the batch, the first key that exists (what is before it is padding); empty:
@@ -15,8 +15,8 @@ pub struct Visible<'a> {
     pub starts: &'a [i32],
     /// Query i sees keys up to n - l + i; otherwise all n.
     pub causal: bool,
-    /// A query sees only the last `window` keys up to its own place, itself included. Where it is not
-    /// `causal`, it sees as many from its own place on. None: all.
+    /// A query sees only the last `window` keys up to its own position, itself included. Where it
+    /// is not `causal`, it sees as many from its own position on. None: all.
     pub window: Option<i32>,
 }
 

@@ -52,8 +52,8 @@ pub(super) fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + Clone {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
 }
 
-/// Whether `strides` are those of the first dimensions of an array of `shape` whose values lie one behind the other. That
-/// of a dimension of one entry says nothing.
+/// Returns true when `strides` are those of the first dimensions of a row-major array of `shape`.
+/// The stride of a dimension of one entry says nothing.
 pub(super) fn are_row_major<const N: usize>(strides: [usize; N], shape: &[usize]) -> bool {
     let behind = |at: usize| shape[at + 1..].iter().product::<usize>();
     (0..N).all(|at| shape[at] == 1 || strides[at] == behind(at))

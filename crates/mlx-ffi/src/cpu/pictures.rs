@@ -31,7 +31,7 @@ pub fn conv2d(x: &Array, weight: &Array, stride: i32, padding: Padding) -> Resul
     })
 }
 
-/// What [`group_norm`] computes with.
+/// Parameters of [`group_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelGroups<'a> {
     /// `[channels]` F32.
@@ -42,7 +42,7 @@ pub struct ChannelGroups<'a> {
     pub groups: i32,
     /// Added to the variance.
     pub eps: f32,
-    /// Whether `x · sigmoid(x)` is behind it.
+    /// Set to apply `x · sigmoid(x)` to the result.
     pub silu: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What layers with a recurrent state compute, by our own kernels for CPUs.
+//! Layers with a recurrent state, by our own kernels for CPUs.
 
 use cpu_kernels::{Convolution, ConvolutionActivation, Delta, Heads};
 
@@ -7,7 +7,7 @@ use super::{failed, kernel_dtype};
 use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
 
-/// What a short convolution computes with.
+/// Parameters of a short convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter<'a> {
     /// `[taps, channels]`.
@@ -180,12 +180,12 @@ pub(super) fn positions<'a>(view: &View<'a>, at: i32, dtype: cpu_kernels::Dtype)
     Heads { data: view.from(at as usize, dtype), strides: [row, 0, position] }
 }
 
-/// Whether `count` columns from `at` on are some of `columns`.
+/// Returns true when `count` columns from `at` on are some of `columns`.
 fn are_inside(at: i32, count: i32, columns: i32) -> bool {
     at >= 0 && count >= 0 && at.checked_add(count).is_some_and(|end| end <= columns)
 }
 
-/// Whether the array of `of` is `[b, l, …]` and has `count` columns from there on.
+/// Returns true when the array of `of` is `[b, l, …]` and has `count` columns from there on.
 pub(crate) fn fits_columns(of: Columns<'_>, [b, l, count]: [i32; 3]) -> bool {
     matches!(*of.array.shape(), [rows, positions, columns]
         if (rows, positions) == (b, l) && are_inside(of.at, count, columns))

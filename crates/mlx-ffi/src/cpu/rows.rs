@@ -89,7 +89,7 @@ pub fn heads(
     rows(Values::Heads(x, first), (sizes, head_dim as usize), norm, turns, outcome)
 }
 
-/// Where rows of values lie.
+/// The source of rows of values.
 #[derive(Clone, Copy)]
 enum Values<'a> {
     /// They are those of an array.

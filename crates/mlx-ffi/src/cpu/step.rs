@@ -111,10 +111,10 @@ thread_local! {
     static TURNS: RefCell<Turns> = const { RefCell::new(Turns::NONE) };
 }
 
-/// What rotates the positions of a step, which most of its layers share.
+/// Rotations of the positions of a step, which most of its layers share.
 struct Turns {
     radians: Vec<u8>,
-    /// What positions are multiplied with, and what the values are.
+    /// Factors of the positions, and of the values.
     factors: [f32; 2],
     positions: Vec<i32>,
     /// For each position, the cosines of all pairs' angles, then their sines.
@@ -146,8 +146,8 @@ impl Turns {
     }
 }
 
-/// What rotates a head at a position: the cosines of its pairs' angles, then their sines, each times
-/// `magnitude`. Angles are `radians`, one for each pair, times the position times `speed`.
+/// The rotation of a head at a position: the cosines of its pairs' angles, then their sines, each
+/// times `magnitude`. Angles are `radians`, one for each pair, times the position times `speed`.
 pub fn turns(
     radians: impl Iterator<Item = f32> + Clone,
     position: i32,

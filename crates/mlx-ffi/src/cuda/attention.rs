@@ -1,4 +1,4 @@
-//! What attention does with one new position of each row.
+//! Attention for one new position of each row.
 
 use std::ffi::CStr;
 
@@ -62,7 +62,7 @@ const STEP: Source = Source {
     written: &[3, 4],
 };
 
-/// Whether [`step_attention`] has a kernel for heads of so many values, of this type.
+/// Returns true when [`step_attention`] has a kernel for heads of so many values, of this type.
 pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
     matches!(head_dim, 32 | 64 | 128 | 256 | 512) && dtype.is_half()
 }
@@ -190,18 +190,18 @@ fn warps_for(blocks: i32) -> i32 {
     }
 }
 
-/// Whether sixteen bytes can be read at once of each head.
+/// Returns true when sixteen bytes can be read at once of each head.
 pub(super) fn are_aligned(step: &Step<'_>) -> bool {
     [step.q, step.k, step.v].iter().all(|heads| heads.at % 8 == 0)
 }
 
-/// Whether sinks, if there are any, are one for each head, of the keys' type.
+/// Returns true when there are no sinks, or one for each head, of the keys' type.
 pub(super) fn sinks_fit(step: &Step<'_>) -> bool {
     let fit = |sinks: &Array| sinks.shape() == [step.n_heads] && sinks.dtype() == step.keys.dtype();
     step.sinks.is_none_or(fit)
 }
 
-/// What kernels are compiled for that make heads of `d` values.
+/// Constants of kernels that make heads of `d` values.
 pub(super) fn making(step: &Step<'_>, d: i32) -> [(&'static CStr, Constant); 10] {
     let Step { q, k, v, turn, norms, .. } = *step;
     let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
@@ -219,7 +219,7 @@ pub(super) fn making(step: &Step<'_>, d: i32) -> [(&'static CStr, Constant); 10]
     ]
 }
 
-/// What kernels are compiled for that make scores.
+/// Constants of kernels that make scores.
 pub(super) fn scoring(step: &Step<'_>) -> [(&'static CStr, Constant); 4] {
     [
         (c"WINDOW", Constant::Int(step.window.unwrap_or(0))),

@@ -1,4 +1,4 @@
-//! What attention does with several new positions of each row.
+//! Attention for several new positions of each row.
 
 use super::attention::{are_aligned, made_with, making, scoring, sinks_fit};
 use super::constants::{ATTENDING, QUERIES, THREADS};
@@ -35,7 +35,7 @@ const ATTENTION: Source = Source {
     written: &[],
 };
 
-/// Whether [`chunk_attention`] has a kernel for heads of so many values, of this type.
+/// Returns true when [`chunk_attention`] has a kernel for heads of so many values, of this type.
 pub fn attends_chunks(head_dim: i32, dtype: Dtype) -> bool {
     matches!(head_dim, 32 | 64 | 128 | 256) && dtype.is_half()
 }

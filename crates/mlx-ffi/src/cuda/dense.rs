@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::stream::current;
 use crate::{Array, sys};
 
-/// Whether [`dense`] multiplies these.
+/// Returns true when [`dense`] supports these operands.
 pub fn takes_dense(x: &Array, w: &Array) -> bool {
     let &[n, k] = w.shape() else { return false };
     let sizes_fit = n > 0 && k > 0 && k % 8 == 0 && x.size() > 0;

@@ -28,7 +28,7 @@ const LARGEST: Source = Source {
 /// How the ids of a row are drawn: by top-p, min-p, top-k and temperature, in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawing {
-    /// What log probabilities are divided by; `None`: the most likely id is taken.
+    /// Divisor of the log probabilities; `None`: the most likely id is taken.
     pub temperature: Option<f32>,
     /// The most likely ids whose probabilities reach this; 1: all.
     pub top_p: f32,
@@ -36,7 +36,7 @@ pub struct Drawing {
     pub min_p: f32,
     /// The most ids to draw among; 0: all. Of equally likely ones, those that come first.
     pub top_k: u32,
-    /// What the draws of a row depend on, beside their number.
+    /// The seed of a row. A draw depends on it and on the draw's number.
     pub seed: u64,
 }
 
@@ -75,7 +75,7 @@ struct Known {
     on_device: Array,
 }
 
-/// Whether [`Drawer::draw`] takes `logits`.
+/// Returns true when [`Drawer::draw`] supports `logits`.
 fn takes_draw(logits: &Array) -> bool {
     let &[b, n] = logits.shape() else { return false };
     (logits.dtype().is_half() || logits.dtype() == Dtype::F32) && b > 0 && n > 0

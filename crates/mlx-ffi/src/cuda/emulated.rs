@@ -14,7 +14,7 @@ use super::constants::definitions;
 use super::kernel::{Constant, Launch, Source};
 use crate::{Array, Dtype, Error, Result, ops};
 
-/// What kernels take of CUDA, and what runs them.
+/// CUDA's functions for a processor, and the program that runs kernels.
 const KERNEL: &str = include_str!("emulated/kernel.h");
 const RUN: &str = include_str!("emulated/run.cpp");
 
@@ -109,7 +109,7 @@ struct Text {
 }
 
 impl Text {
-    /// What a processor runs.
+    /// The source that a processor runs.
     fn for_processor(&self, source: &Source) -> String {
         let header =
             INSTRUCTIONS.iter().fold(source.header.to_owned(), |text, part| text.replace(part, ""));
@@ -120,7 +120,7 @@ impl Text {
         )
     }
 
-    /// What NVIDIA's compiler is given.
+    /// The source for NVIDIA's compiler.
     fn for_device(&self, source: &Source) -> String {
         let (header, kernel) = (source.header, &self.kernel);
         format!("{OF_DEVICE}{}{header}\nextern \"C\" __global__ void kernel{kernel}", definitions())
@@ -180,9 +180,9 @@ extern const int WRITTEN[] = {{{written}}};\n"
     }
 }
 
-/// Where the texts of kernels go, for NVIDIA's compiler.
+/// Environment variable: a folder for the texts of kernels, for NVIDIA's compiler.
 const TEXTS: &str = "ML_KERNEL_TEXTS";
-/// What it knows before a kernel.
+/// Definitions before a kernel, for that compiler.
 const OF_DEVICE: &str = include_str!("emulated/device.h");
 
 fn write_for_device(folder: &Path, source: &Source, text: &Text) -> Result<()> {
@@ -191,7 +191,7 @@ fn write_for_device(folder: &Path, source: &Source, text: &Text) -> Result<()> {
     if path.exists() { Ok(()) } else { fs::write(path, text).map_err(failed) }
 }
 
-/// What names a file that is made of this.
+/// A digest of `of`, for the name of a file that is made of it.
 fn digest(of: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
@@ -219,7 +219,7 @@ fn compiled(text: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What runs kernels, compiled once.
+/// The object file that runs kernels, compiled once.
 fn runner(folder: &Path) -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +258,7 @@ fn compile(arguments: &[&OsStr], to: &Path) -> Result<()> {
     Err(Error::new(format!("{arguments:?}: {told}")))
 }
 
-/// What a program makes of its input.
+/// Runs a program with `input`, and returns its output.
 fn run(program: &Path, order: &str, input: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let mut child = Command::new(program)
         .arg(order)

@@ -13,7 +13,7 @@ const MOST_SIDE: i32 = 1 << 18;
 pub struct ExpertMatrices<'a> {
     /// `[experts, out, in]`.
     pub weights: Weights<'a>,
-    /// What is added to the products, `[experts, out]`.
+    /// Added to the products, `[experts, out]`.
     pub bias: Option<&'a Array>,
 }
 
@@ -30,14 +30,14 @@ pub enum IntoExperts<'a> {
     Same(ExpertMatrices<'a>),
 }
 
-/// What the gate does to what it lets through.
+/// The function of the gate, and of what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpertGate {
     /// It is activated.
     Plain(Activation),
     /// `g · sigmoid(alpha · g)` of the gate, and 1 more than what it lets through, both clipped at `limit`.
     Clipped {
-        /// What the gate is multiplied with in the sigmoid.
+        /// Factor of the gate in the sigmoid.
         alpha: f32,
         /// The largest value.
         limit: f32,
@@ -120,7 +120,7 @@ impl ExpertMatrices<'_> {
         (dtype.is_half() && sizes_fit && bias_fits).then_some(form)
     }
 
-    /// Whether kernels know these matrices for activations of `dtype`.
+    /// Returns true when kernels know these matrices for activations of `dtype`.
     pub fn are_known(&self, dtype: Dtype) -> bool {
         self.form(dtype).is_some()
     }
@@ -153,7 +153,7 @@ impl ExpertNetwork<'_> {
         (sizes_fit && down.experts == into.experts).then_some([into, down])
     }
 
-    /// Where the rows of the gate are.
+    /// The layout of the gate's rows.
     pub(super) fn layout(&self) -> i32 {
         match self.into {
             IntoExperts::Separate(_) => SEPARATE,

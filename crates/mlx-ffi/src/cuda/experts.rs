@@ -1,5 +1,5 @@
-//! What the experts make that each row has chosen: of a few rows one after the other, of many with the rows of
-//! an expert together.
+//! The experts that each row has chosen: of a few rows one after the other, of many with the rows
+//! of an expert together.
 
 use std::ffi::CStr;
 
@@ -116,7 +116,7 @@ pub enum Chosen<'a> {
     These {
         /// `[t, e]`.
         indices: &'a Indices,
-        /// What their results are multiplied with, `[t, e]`.
+        /// Factors of the experts' outputs, `[t, e]`.
         weights: &'a Array,
     },
     /// They are chosen by logits, as [`route`] does: of a few rows by the first kernel that needs them.
@@ -137,7 +137,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// Whether they are of so many `experts`, with weights in `dtype`.
+    /// Returns true when they are of so many `experts`, with weights in `dtype`.
     fn fit(&self, experts: i32, dtype: Dtype) -> Result<bool> {
         match self {
             Chosen::These { indices, weights } => {
@@ -163,8 +163,8 @@ impl Chosen<'_> {
     }
 }
 
-/// Whether [`experts`] computes `x`, `[…, in]`, by `network`, where each row chooses so many experts;
-/// `has_norm`: after a norm.
+/// Returns true when [`experts`] supports `x`, `[…, in]`, and `network`, with so many choices of
+/// each row. `has_norm`: after a norm.
 pub fn takes_experts(x: &Array, network: &ExpertNetwork<'_>, choices: i32, has_norm: bool) -> bool {
     let Some(forms @ [into, _]) = network.forms(x.dtype()) else { return false };
     let chosen = i64::from(x.rows()) * i64::from(choices);
@@ -174,7 +174,7 @@ pub fn takes_experts(x: &Array, network: &ExpertNetwork<'_>, choices: i32, has_n
     sizes_fit && (!has_norm || are_few(x, forms, choices))
 }
 
-/// Whether rows are computed by themselves.
+/// Returns true when rows are computed by themselves.
 fn are_few(x: &Array, [into, down]: [Form; 2], choices: i32) -> bool {
     let few = if into.kind == AFFINE { FEW_AFFINE } else { FEW };
     x.rows() <= few && into.held(1) <= MOST_HELD && down.held(choices) <= MOST_HELD
@@ -185,7 +185,8 @@ fn are_few(x: &Array, [into, down]: [Form; 2], choices: i32) -> bool {
 /// the result is added to, of its shape.
 ///
 /// # Errors
-/// What [`takes_experts`] does not take; choices, a norm or a sum that do not fit; a device without CUDA.
+/// Operands that [`takes_experts`] rejects; choices, a norm or a sum that do not fit; a device
+/// without CUDA.
 pub fn experts(
     x: &Array,
     network: &ExpertNetwork<'_>,
@@ -212,7 +213,7 @@ pub fn experts(
     work.grouped(&chosen.made()?, onto)
 }
 
-/// What is computed.
+/// The operands and sizes of a call.
 struct Work<'a> {
     x: &'a Array,
     network: &'a ExpertNetwork<'a>,
@@ -222,7 +223,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// What is past the gates, `[t, e, inner]`, and the indices and weights of those that were chosen.
+    /// The outputs of the gates, `[t, e, inner]`, with indices and weights of the chosen experts.
     fn rows_in(
         &self,
         chosen: Chosen<'_>,
@@ -351,7 +352,7 @@ impl Work<'_> {
         first(launch(&COMBINE, &[&y, weights, onto.unwrap_or(x)], &all)?)
     }
 
-    /// What kernels that multiply with matrices of `form` are compiled for; `is_in`: the gate is theirs.
+    /// Constants of kernels that multiply with matrices of `form`; `is_in`: the gate is theirs.
     fn matrix_constants(&self, form: Form, is_in: bool) -> [(&'static CStr, Constant); 10] {
         let (gate, layout) = match is_in {
             true => (self.network.gate.code(), self.network.layout()),

@@ -14,9 +14,9 @@ pub(super) struct Source {
     pub(super) inputs: &'static [&'static CStr],
     pub(super) outputs: &'static [&'static CStr],
     pub(super) body: &'static str,
-    /// What stands before it, outside of the function.
+    /// The text before the body, outside of the function.
     pub(super) header: &'static str,
-    /// Whether inputs may have any strides; otherwise MLX copies those that are not row-major.
+    /// Inputs may have any strides; otherwise MLX copies those that are not row-major.
     pub(super) takes_strides: bool,
     /// The inputs that it writes into; what it writes is read only through its results.
     pub(super) written: &'static [c_int],
@@ -52,7 +52,7 @@ pub(super) struct Kernel {
     known: Vec<(Key, Known)>,
 }
 
-/// What makes two launches the same but for their inputs.
+/// The key of a kept launch: launches with equal keys differ in their inputs alone.
 #[derive(PartialEq)]
 struct Key {
     stream: c_int,
@@ -87,7 +87,7 @@ impl Key {
     }
 }
 
-/// What a kernel's text depends on: the type, and whether there is a shape.
+/// The type of an input, and true for a scalar: a kernel's text depends on both.
 fn kind(input: &Array) -> (Dtype, bool) {
     (input.dtype(), input.shape().is_empty())
 }

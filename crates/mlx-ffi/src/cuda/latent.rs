@@ -1,5 +1,5 @@
-//! What latent attention does with one new position of each row: its queries enter the space of latents, the position is
-//! remembered, queries attend there, and what they saw leaves it.
+//! Latent attention for one new position of each row: its queries enter the space of latents, the
+//! position is cached, queries attend there, and the outputs leave that space.
 
 use std::ffi::CStr;
 
@@ -87,9 +87,9 @@ pub struct LatentStep<'a> {
     pub norm: (&'a Array, f32),
     /// Queries into the latents' space, `[heads, rank, nope]`.
     pub embed_q: Weights<'a>,
-    /// What was seen out of it, `[heads, value, rank]`.
+    /// The projection of outputs out of the latents' space, `[heads, value, rank]`.
     pub unembed_out: Weights<'a>,
-    /// What is remembered of the positions before them, `[b, 1, capacity, rank + rope]`, with room for one more.
+    /// The cache, `[b, 1, capacity, rank + rope]`, with room for one more position.
     pub held: &'a Array,
     /// The index of the new position in `held`.
     pub at: i32,
@@ -99,13 +99,13 @@ pub struct LatentStep<'a> {
     pub rows: &'a Array,
     /// How pairs of `rope` values are turned.
     pub turn: Option<Turn<'a>>,
-    /// Whether pairs are neighbours; otherwise they are of both halves.
+    /// Pairs are neighbours; otherwise they are of both halves.
     pub turns_neighbours: bool,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
 }
 
-/// What the arrays of a step agree on.
+/// Sizes that the arrays of a step agree on.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     b: i32,
@@ -152,8 +152,9 @@ impl LatentStep<'_> {
     }
 }
 
-/// Whether [`latent_step`] computes in `dtype` with `rope` values that see positions, and with projections into the latents'
-/// space, `[heads, rank, nope]`, and out of it, `[heads, value, rank]`.
+/// Returns true when [`latent_step`] supports `dtype`, `rope` values that see positions, and these
+/// projections. One leads into the latents' space, `[heads, rank, nope]`, the other out of it,
+/// `[heads, value, rank]`.
 pub fn takes_latent_step(dtype: Dtype, rope: i32, projections: [Weights<'_>; 2]) -> bool {
     let forms = projections.map(|weights| ExpertMatrices { weights, bias: None }.form(dtype));
     let [Some(into), Some(out)] = forms else { return false };
@@ -212,7 +213,7 @@ fn entered(step: &LatentStep<'_>, sizes: Sizes) -> Result<[Array; 2]> {
         .map_err(|found| Error::new(format!("{} results of latent queries", found.len())))
 }
 
-/// What `queries` see of what is held, `[b, heads, rank]`.
+/// Attends with `queries` to the cache: `[b, heads, rank]`.
 fn attended(step: &LatentStep<'_>, sizes: Sizes, queries: &Array, held: &Array) -> Result<Array> {
     let Sizes { b, capacity, rope, into, dtype, .. } = sizes;
     let Form { experts: heads, rows: rank, .. } = into;
@@ -252,7 +253,7 @@ fn attended(step: &LatentStep<'_>, sizes: Sizes, queries: &Array, held: &Array) 
     first(launch(&PARTS, &[&sums, &parts], &all)?)
 }
 
-/// What was `seen`, `[b, heads, rank]`, out of the latents' space: `[b, 1, heads · value]`.
+/// Projects `seen`, `[b, heads, rank]`, out of the latents' space: `[b, 1, heads · value]`.
 fn left(step: &LatentStep<'_>, sizes: Sizes, seen: &Array) -> Result<Array> {
     let Sizes { b, out, dtype, .. } = sizes;
     let Form { experts: heads, rows: value, columns: rank, .. } = out;
@@ -266,7 +267,7 @@ fn left(step: &LatentStep<'_>, sizes: Sizes, seen: &Array) -> Result<Array> {
     first(launch(&PRODUCTS, &[seen, w, scales, minima], &all)?)
 }
 
-/// What kernels are compiled for that multiply `b` rows with matrices of heads.
+/// Constants of kernels that multiply `b` rows with matrices of heads.
 fn multiplying(form: Form, b: i32, dtype: Dtype) -> [(&'static CStr, Constant); 5] {
     [
         (c"T", Constant::Type(dtype)),

@@ -47,7 +47,7 @@ pub(super) fn launch_with(
     })
 }
 
-/// What matters of a device for how work is cut.
+/// Sizes of a device that decide how work is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) multiprocessors: i32,

@@ -60,7 +60,7 @@ const BY_LANES: Source = Source {
     ..ONE_ROW
 };
 
-/// Whether [`one_row`] computes this.
+/// Returns true when [`one_row`] supports these operands.
 pub fn takes_one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> bool {
     let dtype = x.dtype();
     let Ok([n, k]) = w.dims() else { return false };
@@ -82,7 +82,7 @@ pub fn takes_one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> bool {
 /// `x wᵀ` for one row of x, `[…, in]`, and what is done around it: `[…, out]`.
 ///
 /// # Errors
-/// What [`takes_one_row`] does not take; a device without CUDA.
+/// Operands that [`takes_one_row`] rejects; a device without CUDA.
 pub fn one_row(x: &Array, w: Weights<'_>, around: &Around<'_>) -> Result<Array> {
     let ([n, k], packing) = (w.dims()?, w.packing());
     let (Some((bits, group_size)), true) = (packing, takes_one_row(x, w, around)) else {

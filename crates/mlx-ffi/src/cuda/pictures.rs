@@ -1,4 +1,5 @@
-//! What stands between the products of layers over pictures: modulated norms, and the heads of two streams.
+//! Operations between the products of layers over pictures: modulated norms, and the heads of two
+//! streams.
 
 use super::constants::{LANES, THREADS};
 use super::kernel::{Constant, Launch, Source};
@@ -44,14 +45,14 @@ const MOST_ROWS: i32 = 1 << 22;
 /// The most values of a head.
 const MOST_HEAD: i32 = 512;
 
-/// What is added to a stream.
+/// A branch that is added to a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Branch<'a> {
     /// As the stream.
     pub y: &'a Array,
     /// The weights of the RMS norm that it has first, `[columns]`.
     pub norm: Option<&'a Array>,
-    /// What it is multiplied with, `[1, columns]` for all rows or as the stream.
+    /// Factors, `[1, columns]` for all rows or as the stream.
     pub gate: Option<&'a Array>,
     /// The gate is the tangent of that.
     pub tanh: bool,
@@ -62,15 +63,15 @@ pub struct Branch<'a> {
 pub struct ScaledNorm<'a> {
     /// The weights of an RMS norm, `[columns]`; `None`: a layer norm.
     pub weight: Option<&'a Array>,
-    /// What it is multiplied with, `[1, columns]` or `[columns]` for all rows, or as the stream.
+    /// Factors of the norm, `[1, columns]` or `[columns]` for all rows, or as the stream.
     pub scale: Option<&'a Array>,
     /// One is added to the scale.
     pub one_more: bool,
-    /// What is added, as `scale`.
+    /// Added to the norm, as `scale`.
     pub shift: Option<&'a Array>,
 }
 
-/// Whether [`modulated`] takes these.
+/// Returns true when [`modulated`] supports these operands.
 pub fn takes_modulated(
     x: &Array,
     branch: Option<&Branch<'_>>,
@@ -92,7 +93,8 @@ pub fn takes_modulated(
         && rows_of_modulation(x, branch, norm).is_some()
 }
 
-/// Whether what modulates `x` is there for each row, where all of it is alike.
+/// Returns true for a modulation of each row of `x`, false for one of all rows. `None`: it is mixed
+/// or does not fit.
 fn rows_of_modulation(
     x: &Array,
     branch: Option<&Branch<'_>>,
@@ -116,7 +118,7 @@ fn rows_of_modulation(
 /// `eps`. Without a branch the first result is `x`, without a norm the second is nothing.
 ///
 /// # Errors
-/// What [`takes_modulated`] does not take; neither a branch nor a norm; a device without CUDA.
+/// Operands that [`takes_modulated`] rejects; neither a branch nor a norm; a device without CUDA.
 pub fn modulated(
     x: &Array,
     branch: Option<&Branch<'_>>,
@@ -176,7 +178,7 @@ pub struct StreamHeads<'a> {
     pub norms: Option<[&'a Array; 2]>,
 }
 
-/// Whether [`picture_heads`] takes these.
+/// Returns true when [`picture_heads`] supports these operands.
 pub fn takes_picture_heads(streams: &[StreamHeads<'_>], turns: [&Array; 2], head_dim: i32) -> bool {
     let ([first] | [first, _]) = streams else { return false };
     let [q, k, _] = first.qkv;
@@ -213,7 +215,7 @@ pub fn takes_picture_heads(streams: &[StreamHeads<'_>], turns: [&Array; 2], head
 /// the positions, `head_dim / 2` F32 for each.
 ///
 /// # Errors
-/// What [`takes_picture_heads`] does not take; a device without CUDA.
+/// Operands that [`takes_picture_heads`] rejects; a device without CUDA.
 pub fn picture_heads(
     streams: &[StreamHeads<'_>],
     turns: [&Array; 2],

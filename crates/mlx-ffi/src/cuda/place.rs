@@ -35,7 +35,7 @@ const COPY: Source = Source {
 /// Buffers of which one launch copies.
 const PARTS: usize = COPY.inputs.len() - 1;
 
-/// What of a row is copied where to.
+/// A copy of some positions of a row into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The row's index in the buffer that is read.
@@ -85,8 +85,8 @@ impl Places {
 
 /// Copies rows of `from`, `[rows, heads, positions, width]`, into slots of `into`, `[slots, heads, capacity,
 /// width]`, in place: the buffer of `into` afterwards. A place that is not inside both copies nothing.
-/// MLX does not know of the write: whoever read those slots before has to be on its way, and the result has to be
-/// before it is read.
+/// MLX does not know of the write: earlier reads of those slots must be in flight before it, and so
+/// must the result before it is read.
 ///
 /// # Errors
 /// Buffers of other heads, widths or types; a device without CUDA.

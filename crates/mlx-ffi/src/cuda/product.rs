@@ -32,7 +32,7 @@ impl Weights<'_> {
         }
     }
 
-    /// Whether the parts of packed weights are of one matrix.
+    /// Returns true when the parts of packed weights are of one matrix.
     pub(super) fn is_whole(self) -> bool {
         match self {
             Weights::Dense(_) => true,
@@ -63,16 +63,16 @@ impl Weights<'_> {
     }
 }
 
-/// What is done before and after a product; each step rounds as an operation of its own.
+/// Operations before and after a product; each rounds as an operation of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Around<'a> {
     /// A root-mean-square norm of x: its weight, `[in]`, and its epsilon.
     pub norm: Option<(&'a Array, f32)>,
-    /// What is added to the product, `[out]`.
+    /// Added to the product, `[out]`.
     pub bias: Option<&'a Array>,
     /// The first half of the product is a gate for the second, and half as much comes out.
     pub gate: Option<Activation>,
-    /// What the result is added to, of its shape.
+    /// The residual that the result is added to, of its shape.
     pub onto: Option<&'a Array>,
 }
 

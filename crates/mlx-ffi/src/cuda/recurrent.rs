@@ -1,4 +1,4 @@
-//! What layers with a recurrent state compute.
+//! Layers with a recurrent state.
 
 use std::ffi::CStr;
 
@@ -29,7 +29,7 @@ const MOST_TAPS: i32 = 16;
 /// The most rows of a batch, and the most heads: the second and the third dimension of a grid.
 const MOST_ROWS: i32 = 65_535;
 
-/// What kernels begin with that compute tiles on the tensor cores.
+/// The header of kernels that compute tiles on the tensor cores.
 const OF_TENSORS: &str = concat!(
     include_str!("chained.cu"),
     include_str!("tensor.cu"),
@@ -86,7 +86,7 @@ const SCAN_CHUNK: Source =
 const SCAN_TILES: Source =
     Source { name: c"scan_tiles", body: include_str!("scan_tiles.cu"), header: OF_TENSORS, ..SCAN };
 
-/// Whether [`convolution`] takes this.
+/// Returns true when [`convolution`] supports these operands.
 pub fn takes_convolution(
     x: Columns<'_>,
     state: &Array,
@@ -118,7 +118,7 @@ pub fn takes_convolution(
 /// more.
 ///
 /// # Errors
-/// What [`takes_convolution`] does not take; a device without CUDA.
+/// Operands that [`takes_convolution`] rejects; a device without CUDA.
 pub fn convolution(
     x: Columns<'_>,
     state: &Array,
@@ -161,7 +161,7 @@ pub fn convolution(
     pair(launch(&CONVOLUTION, &[array, state, weight, bias, &counts(lengths)?], &all)?)
 }
 
-/// Whether [`delta`] takes this.
+/// Returns true when [`delta`] supports `rule`.
 pub fn takes_delta(rule: &DeltaRule<'_>) -> bool {
     let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
     let (Ok([rows, l, columns]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims()) else {
@@ -193,7 +193,7 @@ pub fn takes_delta(rule: &DeltaRule<'_>) -> bool {
 /// nothing may read any more.
 ///
 /// # Errors
-/// What [`takes_delta`] does not take; a device without CUDA.
+/// Operands that [`takes_delta`] rejects; a device without CUDA.
 pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     if !takes_delta(rule) {
         return Err(Error::new(format!("no delta rule for {rule:?}")));
@@ -228,7 +228,7 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     pair(launch(source, &inputs, &all)?)
 }
 
-/// Whether [`scan`] takes this.
+/// Returns true when [`scan`] supports these operands.
 pub fn takes_scan(of: &SelectiveScan<'_>) -> bool {
     let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, lengths, state, .. } = *of;
     let (Ok([rows, l, columns]), Ok([_, heads, p, n])) = (mixed.dims(), state.dims()) else {
@@ -252,7 +252,7 @@ pub fn takes_scan(of: &SelectiveScan<'_>) -> bool {
 /// `of.state`, which nothing may read any more.
 ///
 /// # Errors
-/// What [`takes_scan`] does not take; a device without CUDA.
+/// Operands that [`takes_scan`] rejects; a device without CUDA.
 pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     if !takes_scan(of) {
         return Err(Error::new(format!("no scan of {of:?}")));
@@ -285,7 +285,7 @@ pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     pair(launch(source, &inputs, &all)?)
 }
 
-/// Whether there is a kernel for states of so many rows of `[lines, width]` for each head.
+/// Returns true when kernels take states of so many rows of `[lines, width]` for each head.
 fn sizes_fit([rows, l, heads]: [i32; 3], [lines, width]: [i32; 2]) -> bool {
     matches!(width, 32 | 64 | 96 | 128 | 256)
         && lines > 0
@@ -319,7 +319,7 @@ impl Way {
         if l < CHUNK_FROM { Way::Positions } else { Way::Tiles }
     }
 
-    /// What kernels are told of it.
+    /// Constants of kernels that compute this way.
     fn constants(self, dtype: Dtype) -> [(&'static CStr, Constant); 3] {
         let [own, tile] = match self {
             Way::Tensors => [(c"BLOCK_WARPS", TENSOR_WARPS), (c"TILE", TENSOR_TILE)],

@@ -17,7 +17,7 @@ const ROUTE: Source = Source {
     written: &[],
 };
 
-/// What makes a score of a logit.
+/// The function from a logit to a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Score {
     /// The probability among all experts.
@@ -29,19 +29,19 @@ pub enum Score {
 /// How experts are chosen and weighed.
 #[derive(Clone, Copy, Debug)]
 pub struct Router<'a> {
-    /// What they are weighed by.
+    /// The scores that they are weighed by.
     pub score: Score,
-    /// What is added to scores for the choice alone, `[experts]` F32.
+    /// Added to scores for the choice alone, `[experts]` F32.
     pub correction: Option<&'a Array>,
     /// The weights of the chosen are divided by their sum and this; `None`: they are not.
     pub normaliser: Option<f32>,
-    /// What the weights are multiplied with.
+    /// Factor of the weights.
     pub factor: f32,
     /// Experts that a row chooses.
     pub choices: i32,
     /// The groups that only the best of are chosen from, where there are such.
     pub groups: Option<Groups>,
-    /// What the weight of each expert is multiplied with, `[experts]`, in the type of the logits.
+    /// Factors of the experts' weights, `[experts]`, in the type of the logits.
     pub scales: Option<&'a Array>,
 }
 
@@ -51,13 +51,13 @@ impl<'a> Router<'a> {
         numbers([self.normaliser.unwrap_or(0.0), self.factor, 0.0, 0.0])
     }
 
-    /// What kernels that choose by `logits` take. What is not there is not looked at.
+    /// Inputs of kernels that choose by `logits`. A placeholder for a missing one is not read.
     pub(super) fn inputs(&self, logits: &'a Array, scaling: &'a Array) -> [&'a Array; 4] {
         [logits, self.correction.unwrap_or(scaling), scaling, self.scales.unwrap_or(logits)]
     }
 }
 
-/// What kernels are compiled for that choose by logits, where they do.
+/// Constants of the choice by logits; `None`: a kernel that does not choose.
 pub(super) fn choosing(by: Option<(&Array, &Router<'_>)>) -> [(&'static CStr, Constant); 7] {
     let experts = by.and_then(|(logits, _)| logits.shape().last().copied()).unwrap_or(1);
     let router = by.map(|(_, router)| router);
@@ -83,7 +83,7 @@ pub struct Groups {
     pub kept: i32,
 }
 
-/// Whether [`route`] takes `logits`.
+/// Returns true when [`route`] supports these operands.
 pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
     let Some(&experts) = logits.shape().last() else { return false };
     let correction_fits = router.correction.is_none_or(|correction| {
@@ -107,7 +107,7 @@ pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
 /// the logits: both `[t, choices]`.
 ///
 /// # Errors
-/// What [`takes_route`] does not take; a device without CUDA.
+/// Operands that [`takes_route`] rejects; a device without CUDA.
 pub fn route(logits: &Array, router: &Router<'_>) -> Result<(Indices, Array)> {
     if !takes_route(logits, router) {
         return Err(Error::new(format!("no choice of experts by {router:?} for {logits:?}")));

@@ -1,4 +1,4 @@
-//! What stands between the products of a layer.
+//! Operations between the products of a layer.
 
 use std::ffi::CStr;
 
@@ -84,7 +84,7 @@ fn values_at_once(dtype: Dtype) -> i32 {
     16 / dtype.size() as i32
 }
 
-/// Whether [`gated`] takes `each` columns of `up` for each of `gate`.
+/// Returns true when [`gated`] supports `each` columns of `up` for each of `gate`.
 pub fn takes_gate(gate: Columns<'_>, up: Columns<'_>, columns: i32, each: i32) -> bool {
     let (gates, ups) = (gate.array.shape(), up.array.shape());
     let ([rows @ .., all_gates], [up_rows @ .., all_ups]) = (gates, ups) else { return false };
@@ -109,7 +109,7 @@ pub fn takes_gate(gate: Columns<'_>, up: Columns<'_>, columns: i32, each: i32) -
 /// `columns` columns of `up`, of `[…, columns]`, times the activated ones of `gate`, each of which is for `each` of them.
 ///
 /// # Errors
-/// What [`takes_gate`] does not take; a device without CUDA.
+/// Operands that [`takes_gate`] rejects; a device without CUDA.
 pub fn gated(
     activation: Activation,
     gate: Columns<'_>,
@@ -123,7 +123,7 @@ pub fn gated(
 /// `columns` columns, activated: `[…, columns]`.
 ///
 /// # Errors
-/// What [`takes_gate`] does not take as its own gate; a device without CUDA.
+/// Columns that [`takes_gate`] rejects as their own gate; a device without CUDA.
 pub fn activated(activation: Activation, x: Columns<'_>, columns: i32) -> Result<Array> {
     open(activation, x, None, columns, 1)
 }
@@ -174,17 +174,17 @@ fn open(
 pub struct NormAndGate<'a> {
     /// `[size]` for all groups, or `[groups, size]`.
     pub weight: &'a Array,
-    /// What keeps the root from 0.
+    /// Added to the mean of the squares, which keeps the root from 0.
     pub eps: f32,
     /// As many columns as there are values, of an array of `[b, l, …]`.
     pub gate: Columns<'a>,
-    /// What the gate does.
+    /// The activation of the gate.
     pub activation: Activation,
     /// The norm is of what the gate lets through; otherwise the gate sees what the norm gives.
     pub gate_is_first: bool,
 }
 
-/// Whether [`norm_and_gate`] takes this.
+/// Returns true when [`norm_and_gate`] supports these operands.
 pub fn takes_norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> bool {
     let Ok([b, l, columns]) = x.dims() else { return false };
     let shape = by.weight.shape();
@@ -203,7 +203,7 @@ pub fn takes_norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> bool {
 /// Each group of columns of `x`, `[b, l, groups · size]`, with its norm and its gate: as `x`.
 ///
 /// # Errors
-/// What [`takes_norm_and_gate`] does not take; a device without CUDA.
+/// Operands that [`takes_norm_and_gate`] rejects; a device without CUDA.
 pub fn norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> Result<Array> {
     if !takes_norm_and_gate(x, by) {
         return Err(Error::new(format!("no norm and no gate of {x:?} by {by:?}")));
@@ -220,7 +220,7 @@ pub fn norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> Result<Array> {
     normed_groups([x, weight, gate.array], (groups, eps), &gated)
 }
 
-/// Whether [`rms_norm`] takes this.
+/// Returns true when [`rms_norm`] supports these operands.
 pub fn takes_rms_norm(x: &Array, weight: &Array) -> bool {
     let shape = weight.shape();
     let size = shape.last().copied().unwrap_or(0);
@@ -238,7 +238,7 @@ pub fn takes_rms_norm(x: &Array, weight: &Array) -> bool {
 /// groups, size]`.
 ///
 /// # Errors
-/// What [`takes_rms_norm`] does not take; a device without CUDA.
+/// Operands that [`takes_rms_norm`] rejects; a device without CUDA.
 pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
     if !takes_rms_norm(x, weight) {
         return Err(Error::new(format!("no norm of {x:?} by {weight:?}")));
@@ -281,7 +281,7 @@ fn normed_groups(
     first(launch(&NORM_GATE, &inputs, &all)?)
 }
 
-/// Whether [`residual`] takes this.
+/// Returns true when [`residual`] supports these operands.
 pub fn takes_residual(
     x: &Array,
     y: &Array,
@@ -316,7 +316,7 @@ fn parts_of(x: &Array, y: &Array) -> i32 {
 /// epsilon. The sum is multiplied with the first value of `scale` where there is one. Without `norm` only the first result.
 ///
 /// # Errors
-/// What [`takes_residual`] does not take; a device without CUDA.
+/// Operands that [`takes_residual`] rejects; a device without CUDA.
 pub fn residual(
     x: &Array,
     y: &Array,
@@ -359,7 +359,7 @@ pub fn residual(
     Ok((h, norm.map(|_| normed)))
 }
 
-/// Whether [`sum`] adds these.
+/// Returns true when [`sum`] supports these operands.
 pub fn takes_sum(x: &Array, y: &Array) -> bool {
     let columns = x.shape().last().copied().unwrap_or(0);
     let shapes_fit = y.shape() == x.shape() || y.shape() == [columns];
@@ -370,7 +370,7 @@ pub fn takes_sum(x: &Array, y: &Array) -> bool {
 /// `x + y`, where `y` is of the shape of `x`, or `[columns]` for all rows.
 ///
 /// # Errors
-/// What [`takes_sum`] does not take; a device without CUDA.
+/// Operands that [`takes_sum`] rejects; a device without CUDA.
 pub fn sum(x: &Array, y: &Array) -> Result<Array> {
     if !takes_sum(x, y) {
         return Err(Error::new(format!("no sum of {x:?} and {y:?}")));
@@ -384,7 +384,7 @@ pub fn sum(x: &Array, y: &Array) -> Result<Array> {
     first(launch(&SUM, &[x, y], &all)?)
 }
 
-/// Whether [`join`] joins them.
+/// Returns true when [`join`] supports these operands.
 pub fn takes_join(x: &Array, y: &Array) -> bool {
     let columns = x.shape().last().copied().unwrap_or(0);
     let are_wide = columns > 0 && columns % 8 == 0 && y.shape().last() == Some(&columns);
@@ -395,7 +395,7 @@ pub fn takes_join(x: &Array, y: &Array) -> bool {
 /// The rows of `x`, `[…, columns]`, then those of `y`, likewise: `[1, rows, columns]`.
 ///
 /// # Errors
-/// What [`takes_join`] does not take; a device without CUDA.
+/// Operands that [`takes_join`] rejects; a device without CUDA.
 pub fn join(x: &Array, y: &Array) -> Result<Array> {
     if !takes_join(x, y) {
         return Err(Error::new(format!("the rows of {x:?} and {y:?} cannot be joined")));
@@ -411,7 +411,7 @@ pub fn join(x: &Array, y: &Array) -> Result<Array> {
     first(launch(&JOIN, &[x, y], &all)?)
 }
 
-/// What values are multiplied with.
+/// The factor of columns.
 #[derive(Clone, Copy, Debug)]
 pub enum Factor<'a> {
     /// All with this.
@@ -420,7 +420,7 @@ pub enum Factor<'a> {
     Row(&'a Array),
 }
 
-/// Whether [`times`] multiplies so many columns.
+/// Returns true when [`times`] supports so many columns.
 pub fn takes_times(x: Columns<'_>, columns: i32, by: Factor<'_>) -> bool {
     let all = x.array.shape().last().copied().unwrap_or(0);
     let are_there = columns > 0 && x.at >= 0 && i64::from(x.at) + i64::from(columns) <= all.into();
@@ -436,7 +436,7 @@ pub fn takes_times(x: Columns<'_>, columns: i32, by: Factor<'_>) -> bool {
 /// `columns` columns, multiplied: `[…, columns]`. The factor is rounded to their type first.
 ///
 /// # Errors
-/// What [`takes_times`] does not take; a device without CUDA.
+/// Operands that [`takes_times`] rejects; a device without CUDA.
 pub fn times(x: Columns<'_>, columns: i32, by: Factor<'_>) -> Result<Array> {
     if !takes_times(x, columns, by) {
         return Err(Error::new(format!("no product of {columns} columns of {x:?} with {by:?}")));

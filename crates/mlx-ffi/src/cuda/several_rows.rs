@@ -54,7 +54,7 @@ struct Ring {
     own_tiles: i32,
     /// That share the columns of a stage.
     warps: i32,
-    /// Whether stages fit into the columns.
+    /// The columns are a whole number of stages.
     is_whole: bool,
     slots: i32,
     /// Bytes of shared memory.
@@ -112,7 +112,7 @@ impl Ring {
     }
 }
 
-/// Whether [`several_rows`] multiplies `x` with such weights.
+/// Returns true when [`several_rows`] supports `x` and such weights.
 pub fn takes_several_rows(x: &Array, w: Weights<'_>) -> bool {
     let (Ok([n, k]), Some((bits, group_size))) = (w.dims(), w.packing()) else { return false };
     let rows = x.rows();
@@ -136,18 +136,18 @@ pub fn takes_several_rows(x: &Array, w: Weights<'_>) -> bool {
 /// are rounded to the type of x as they are unpacked.
 ///
 /// # Errors
-/// What [`takes_several_rows`] does not take; a device without CUDA.
+/// Operands that [`takes_several_rows`] rejects; a device without CUDA.
 pub fn several_rows(x: &Array, w: Weights<'_>) -> Result<Array> {
     let cut = Cut::of(x, w)?;
     let found = cut.product(x, w, None)?;
     if cut.parts == 1 { Ok(found) } else { cut.sum(&found, x, None) }
 }
 
-/// What [`several_rows`] makes, or float parts of it, `[parts, …, out]`, where blocks share the columns: they are to be added, and the
-/// sums to be rounded.
+/// The product of [`several_rows`], or float parts of it, `[parts, …, out]`, where blocks share the
+/// columns. Parts are to be added, and the sums to be rounded.
 ///
 /// # Errors
-/// What [`takes_several_rows`] does not take; a device without CUDA.
+/// Operands that [`takes_several_rows`] rejects; a device without CUDA.
 pub fn several_rows_in_parts(x: &Array, w: Weights<'_>) -> Result<Array> {
     Cut::of(x, w)?.product(x, w, None)
 }
@@ -155,7 +155,7 @@ pub fn several_rows_in_parts(x: &Array, w: Weights<'_>) -> Result<Array> {
 /// `x wᵀ` for several rows, as [`several_rows`] makes it, whose first half gates the second: `[…, out / 2]`.
 ///
 /// # Errors
-/// What [`takes_gated_rows`] does not take; a device without CUDA.
+/// Operands that [`takes_gated_rows`] rejects; a device without CUDA.
 pub fn gated_rows(x: &Array, w: Weights<'_>, gate: Activation) -> Result<Array> {
     if !takes_gated_rows(x, w) {
         return Err(Error::new(format!("no gate in {w:?}")));
@@ -167,7 +167,7 @@ pub fn gated_rows(x: &Array, w: Weights<'_>, gate: Activation) -> Result<Array> 
     cut.sum(&cut.product(x, w, None)?, x, Some(gate))
 }
 
-/// Whether [`gated_rows`] multiplies `x` with such weights.
+/// Returns true when [`gated_rows`] supports `x` and such weights.
 pub fn takes_gated_rows(x: &Array, w: Weights<'_>) -> bool {
     takes_several_rows(x, w) && w.dims().is_ok_and(|[n, _]| n % 8 == 0)
 }

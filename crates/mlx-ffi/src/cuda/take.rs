@@ -43,8 +43,9 @@ pub(crate) fn rows_at(table: &Array, indices: &Array) -> Result<Option<Array>> {
     }
 }
 
-/// What `table`, `[rows, positions, width]`, has at `indices`, `[n, 1]`, U32 below rows · positions, which are counted
-/// one row after the other: `[n, 1, width]`; `None` where there is no kernel for it.
+/// Takes positions of `table`, `[rows, positions, width]`, at `indices`, `[n, 1]`: `[n, 1, width]`.
+/// Indices are U32 below rows · positions, counted one row after the other. `None` where there
+/// is no kernel for it.
 pub(crate) fn positions_at(table: &Array, indices: &Array) -> Result<Option<Array>> {
     match (table.shape(), indices.shape()) {
         (&[_, _, width], &[n, 1]) => taken(table, indices, &[n, 1, width], false),

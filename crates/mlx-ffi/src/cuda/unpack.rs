@@ -44,7 +44,7 @@ fn of_matrix(w: &Quantized, dtype: Dtype) -> Option<(i32, i32)> {
     packing(w, dtype).filter(|_| sizes_fit)
 }
 
-/// Whether [`unpacked`] takes this.
+/// Returns true when [`unpacked`] supports these operands.
 pub fn takes_unpacked(w: &Quantized, dtype: Dtype) -> bool {
     of_matrix(w, dtype).is_some()
 }
@@ -52,7 +52,7 @@ pub fn takes_unpacked(w: &Quantized, dtype: Dtype) -> bool {
 /// The matrix, `[out, in]`, in `dtype`.
 ///
 /// # Errors
-/// What [`takes_unpacked`] does not take; a device without CUDA.
+/// Operands that [`takes_unpacked`] rejects; a device without CUDA.
 pub fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
     let Some((kind, bits)) = of_matrix(w, dtype) else {
         return Err(Error::new(format!("no kernel unpacks {w:?} to {dtype:?}")));

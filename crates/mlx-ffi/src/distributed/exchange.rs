@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Bytes before each message: its number on this connection, the kind and the length.
 const HEADER: usize = 16;
 
-/// What a message is part of. Ranks that come to different operations are told apart by it.
+/// The operation of a message. By it a rank notices that another came to a different operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Sum = 1,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Sent,
 }
 
-/// What another rank gets.
+/// A message to another rank.
 pub(super) struct Outgoing<'a> {
     rank: usize,
     kind: Kind,
@@ -29,7 +29,7 @@ pub(super) struct Outgoing<'a> {
     done: usize,
 }
 
-/// What another rank sends.
+/// A message from another rank.
 pub(super) struct Incoming<'a> {
     rank: usize,
     kind: Kind,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::member::Member;
 use crate::{Error, Result};
 
-/// What a connection begins with, so that nothing else is taken for a rank.
+/// The first bytes of a connection, so that nothing else is taken for a rank.
 const MAGIC: [u8; 8] = *b"mlranks3";
 /// Bytes of a greeting: the magic, the purpose, the rank, the number of ranks, the group and the digest.
 const GREETING: usize = 8 + 4 + 4 + 4 + 8 + 32;
@@ -22,12 +22,12 @@ const GREETS: Duration = Duration::from_secs(5);
 /// Connections by rank; there is none to this one.
 pub(super) type Sockets = Vec<Option<TcpStream>>;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// What ranks compute together: each is connected with each.
+    /// Values that ranks compute together: each is connected with each.
     Values,
-    /// What rank 0 tells the others.
+    /// Orders of rank 0 to the others.
     Orders,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Links {
     pub failed: Option<String>,
 }
 
-/// What one rank tells another first.
+/// The first message of a rank to another.
 #[derive(Clone, Copy)]
 struct Greeting {
     purpose: Purpose,
@@ -90,7 +90,7 @@ impl Greeting {
         Some(Greeting { purpose, rank, size, group, digest })
     }
 
-    /// Whether another rank fits to `own`.
+    /// Checks that another rank fits to `own`.
     fn check(&self, own: &Greeting) -> Result<()> {
         let (own_rank, rank) = (own.rank, self.rank);
         if self.size != own.size {
@@ -165,7 +165,7 @@ impl Met {
         (own.rank + 1..own.size).filter(lacks).collect()
     }
 
-    /// Where the connection of a rank belongs that called `own`.
+    /// The slot for the connection of a rank that called `own`.
     fn place(&mut self, own: &Greeting, other: &Greeting) -> Option<&mut Option<TcpStream>> {
         let sockets = match other.purpose {
             Purpose::Values => &mut self.values,
@@ -284,7 +284,7 @@ struct Caller {
     until: Instant,
 }
 
-/// What was read of a caller's greeting.
+/// The result of reading a caller's greeting.
 enum Heard {
     /// Not all of it yet.
     Nothing(Caller),

@@ -1,4 +1,4 @@
-//! What a rank has to know before it meets the others.
+//! The settings that a rank needs before it meets the others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use std::time::Duration;
 pub struct Member {
     /// Which one of `addresses` is this process.
     pub rank: usize,
-    /// Where each rank listens, in their order.
+    /// The address at which each rank listens, in their order.
     pub addresses: Vec<SocketAddr>,
     /// A number that the ranks of this group have alone, so that others on the same addresses are told apart. 0: none.
     pub group: u64,
-    /// What must be equal in all ranks, such as the digest of the model's files.
+    /// Equal in all ranks, such as the digest of the model's files.
     pub digest: [u8; 32],
-    /// What the values of ranks lie on.
+    /// The devices that hold the values of ranks.
     pub between: Between,
     /// How long they wait.
     pub limits: Limits,
 }
 
-/// What the values lie on that ranks compute together, and so what sends them.
+/// The devices that hold the values of ranks, and so what sends these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Between {
     /// CPUs: they go over the connections of ranks.

@@ -11,9 +11,9 @@ use crate::error::{check, init};
 use crate::stream::current;
 use crate::{Array, Device, Dtype, Error, Result, ops, sys};
 
-/// What tells how sums are not sent.
+/// Environment variable: the ways in which sums are not sent.
 const WITHOUT: &str = "ML_RANKS_WITHOUT";
-/// What tells why something is done otherwise.
+/// Environment variable: set to report why something is done otherwise.
 const TRACE: &str = "ML_TRACE_REPLAY";
 /// Bytes by which NCCL knows a group: `MLXRS_NCCL_ID` of the shim.
 const ID: usize = 128;
@@ -122,7 +122,7 @@ impl Nccl {
         Ok(nccl)
     }
 
-    /// Whether all ranks write into each other's memory from now on.
+    /// Lets all ranks write into each other's memory; returns true when they do so from now on.
     ///
     /// # Errors
     /// Those of `gather`; where nothing else may be used, why not.
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::Indices;
 
-    /// What two ranks gather where this one is the second.
+    /// The gather of two ranks of which this one is the second.
     fn behind(first: Array) -> impl Fn(&Array) -> Result<Array> {
         move |own| ops::concatenate(&[&ops::reshape(&first, own.shape())?, own], 0)
     }

@@ -1,4 +1,5 @@
-//! What rank 0 tells the others beside what they compute together, and what they answer: messages of any length.
+//! Orders of rank 0 to the others beside what they compute together, and their answers: messages of
+//! any length.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -79,7 +79,7 @@ impl Indices {
         Ok(Indices { array, below })
     }
 
-    /// What all values stay below.
+    /// The exclusive upper bound of all values.
     pub fn below(&self) -> usize {
         self.below
     }
@@ -226,8 +226,8 @@ pub fn take(a: &Array, indices: &Indices, axis: i32) -> Result<Array> {
     })
 }
 
-/// What `a`, `[rows, positions, size]`, has at `indices`, `[n, 1]`, of all positions counted one row after the other:
-/// `[n, 1, size]`.
+/// Takes from `a`, `[rows, positions, size]`, the positions at `indices`, `[n, 1]`: `[n, 1, size]`.
+/// Indices count all positions, one row after the other.
 ///
 /// # Errors
 /// Indices that are not within these; other numbers of dimensions.

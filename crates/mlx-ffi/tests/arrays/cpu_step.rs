@@ -36,7 +36,7 @@ struct Layer {
     window: Option<i32>,
 }
 
-/// What steps have written.
+/// Keys and values that steps have written.
 struct Held {
     keys: Array,
     values: Array,
@@ -91,7 +91,7 @@ impl Layer {
         Ok([cpu::add(x, &out)?, keys, values])
     }
 
-    /// What attention adds in a step, by operations for any number of positions.
+    /// The output of attention in a step, by operations for any number of positions.
     fn expected(&self, x: &Array, at: i32, held: &Held) -> Result<Array> {
         let b = x.shape()[0];
         let qkv = cpu::matmul(&cpu::rms_norm(x, &self.norm, 1e-5)?, &self.qkv)?;
@@ -224,7 +224,7 @@ fn repetitions_follow_buffers_to_where_they_are() -> Result<()> {
     Ok(())
 }
 
-/// What two layers give for each of some positions; with `repeats`, as repetitions from the fourth on.
+/// Outputs of two layers for each of some positions; `repeats`: as repetitions from the fourth on.
 fn steps(dtype: Dtype, b: i32, repeats: bool) -> Result<Vec<Vec<f32>>> {
     const STEPS: i32 = 40;
     let layers = [Layer::new(dtype, b, None)?, Layer::new(dtype, b, Some(9))?];

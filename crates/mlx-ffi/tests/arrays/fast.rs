@@ -196,7 +196,7 @@ impl Problem {
     }
 }
 
-/// What each head of each problem below has: one query, a chunk behind a cache, odd sizes.
+/// Problems of attention: one query, a chunk behind a cache, odd sizes.
 const PROBLEMS: [Problem; 4] = [
     Problem { b: 1, n_heads: 2, n_kv_heads: 2, l: 4, keys: 4, d: 8 },
     Problem { b: 2, n_heads: 4, n_kv_heads: 2, l: 3, keys: 7, d: 5 },

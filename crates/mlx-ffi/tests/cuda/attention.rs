@@ -116,7 +116,7 @@ fn chunks(sizes: [i32; 3]) -> Result<()> {
     attention(last, sizes, Dtype::F16, &[NORMED, CAPPED])
 }
 
-/// What a kernel found in one way, to be computed yet.
+/// Outputs of a kernel in one way, to be computed yet.
 struct Found {
     way: Way,
     angles: Array,

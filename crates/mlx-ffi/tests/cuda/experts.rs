@@ -305,7 +305,7 @@ fn mixed(t: i32, sizes: Sizes, dtype: Dtype, network: &Network, what: &str) -> R
     routed_within(&x, &given, sizes, what)
 }
 
-/// What chooses by itself makes what it makes of those that were chosen before.
+/// Checks that a choice by the kernel gives the same as one made before.
 fn routed_within(x: &Array, given: &ExpertNetwork<'_>, sizes: Sizes, what: &str) -> Result<()> {
     let Sizes { experts, choices: count, .. } = sizes;
     let (t, dtype) = (x.rows(), x.dtype());

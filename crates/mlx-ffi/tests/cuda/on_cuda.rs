@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Device, use_device};
 
-/// Whether these are tests of the library itself, in which a processor runs kernels.
+/// Returns true in tests of the library itself, in which a processor runs kernels.
 pub fn is_emulated() -> bool {
     module_path!().starts_with("mlx_ffi::")
 }

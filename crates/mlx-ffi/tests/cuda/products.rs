@@ -85,7 +85,7 @@ fn launches_that_are_kept_repeat_what_they_did() {
     }
 }
 
-/// What a step of some rows reads and writes.
+/// Arrays that a step of some rows reads and writes.
 struct Held {
     keys: Array,
     values: Array,

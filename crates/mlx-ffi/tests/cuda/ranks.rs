@@ -13,9 +13,9 @@ use mlx_ffi::{async_eval, cuda, eval_all, ops};
 use super::arrays::{assert_near, cast, values, wide};
 use super::on_cuda::use_cuda;
 
-/// Where a test finds which rank it is, and the addresses of both.
+/// Environment variable: the rank of a test's process, and the addresses of both.
 const VARIABLE: &str = "CUDA_RANKS_TEST";
-/// What is set where both have the same GPU.
+/// Environment variable: set where both have the same GPU.
 const SHARED: &str = "CUDA_RANKS_SHARED";
 /// For both to end.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -102,7 +102,7 @@ fn layers(group: &Group, x: &Array, weights: &[Array; 2]) -> Result<Array> {
     Ok(h)
 }
 
-/// What both ranks make of `x` together, in F32.
+/// The result of both ranks for `x`, in F32.
 fn expected(x: &Array) -> Result<Array> {
     let (first, second) = (weights(0)?, weights(1)?);
     let mut h = wide(x);

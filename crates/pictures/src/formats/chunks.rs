@@ -118,7 +118,7 @@ fn split_keyword(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (end > 0).then(|| (&data[..end], &data[end + 1..]))
 }
 
-/// What a packed chunk holds; `None` where it is broken.
+/// The content of a packed chunk; `None` where it is broken.
 fn unpacked(packed: &[u8], part: &'static str) -> Result<Option<Vec<u8>>, PictureError> {
     use fdeflate::BoundedDecompressionError::{DecompressionError, OutputTooLarge};
     match fdeflate::decompress_to_vec_bounded(packed, MOST_UNPACKED) {

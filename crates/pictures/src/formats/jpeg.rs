@@ -77,14 +77,15 @@ fn cut_off() -> PictureError {
     PictureError::Broken { format: Format::Jpeg, reason }
 }
 
-/// What the segments of a file say up to the marker of its end (EOI).
+/// Facts from the segments of a file up to the marker of its end (EOI).
 struct Segments<'a> {
-    /// What those hold that have a part of a colour profile (APP2); at most one more than may be.
+    /// Content of the segments of a colour profile (APP2); at most one more than allowed.
     of_profile: Vec<&'a [u8]>,
     /// Scans (SOS).
     scans: u64,
-    /// Whether the marker of the end comes behind the pixels. Decoders fill up what is missing, and Pillow
-    /// refuses such a file.
+    /// The marker of the end comes behind the pixels.
+    ///
+    /// Without it decoders fill up what is missing, and Pillow refuses the file.
     reach_the_end: bool,
 }
 
@@ -134,10 +135,10 @@ fn profile_in(segments: &Segments<'_>) -> Result<Option<Vec<u8>>, PictureError> 
     Ok(Some(parts.iter().flat_map(|part| &part[2..]).copied().collect()))
 }
 
-/// What a segment with a part of a colour profile begins with.
+/// The beginning of a segment with a part of a colour profile.
 const PROFILE: &[u8] = b"ICC_PROFILE\0";
 
-/// Where the first marker after a scan's data begins. A 0 behind 0xff is data, as is a restart.
+/// The offset of the first marker after a scan's data. A 0 behind 0xff is data, as is a restart.
 fn behind_scan(bytes: &[u8], mut at: usize) -> usize {
     while let Some(two) = bytes.get(at..at + 2) {
         match two {

@@ -65,7 +65,7 @@ fn need(bytes: &[u8], decoder: &Decoder<'_>, limits: &Limits) -> Result<Option<u
     Ok((pixels * half_bytes_of_a_pixel.max(12) / 2).checked_add(codes))
 }
 
-/// What the first chunk of this name holds, as far as the file goes.
+/// The content of the first chunk of this name, as far as the file goes.
 fn chunk<'a>(file: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
     let mut rest = file.get(12..)?;
     loop {

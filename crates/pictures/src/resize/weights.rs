@@ -111,7 +111,7 @@ impl Weights {
         Self { spans, weights, stride, bits }
     }
 
-    /// Whether the new pixels are the old ones, of which there are `from`.
+    /// Returns true when the new pixels are the old ones, of which there are `from`.
     pub fn keep(&self, from: u32) -> bool {
         self.len() == from as usize
     }

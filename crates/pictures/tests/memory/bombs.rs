@@ -9,7 +9,7 @@ use crate::{alone, measured};
 
 const MIB: usize = 1 << 20;
 
-/// What is packed in the bombs, beside nothing else: zeros.
+/// The packed content of the bombs: zeros alone.
 fn packed() -> Vec<u8> {
     fdeflate::compress_to_vec(&vec![0; 64 * MIB])
 }

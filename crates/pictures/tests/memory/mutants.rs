@@ -6,11 +6,13 @@ use pictures::{Arithmetic, Filter, Limits, Picture, PictureError};
 use crate::files::{fixture, png_chunk};
 use crate::{alone, measured};
 
-/// What the decoders may take by arithmetic.
+/// The memory that the decoders may take by arithmetic, and the other limits.
 const LIMITS: Limits = Limits { bytes: 1 << 20, pixels: 1 << 18, memory: 4 << 20 };
 
-/// What a mutant may take: by arithmetic, and 16 MiB of what is packed or stated beside the pixels;
-/// and less than 1 MiB of what small files have beside them.
+/// The memory that a mutant may take.
+///
+/// It is that by arithmetic, 16 MiB of what is packed or stated beside the pixels, and less than
+/// 1 MiB that small files have beside them.
 const BOUND: usize = (4 << 20) + (16 << 20) + (1 << 20);
 
 const PNG: [&str; 8] = [

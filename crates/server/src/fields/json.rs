@@ -12,7 +12,7 @@ pub fn whole(json: &Json) -> Option<i64> {
     })
 }
 
-/// What kind of value `json` is, for an error.
+/// The type of `json` in words, for an error.
 pub fn kind(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",

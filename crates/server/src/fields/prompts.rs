@@ -9,7 +9,7 @@ use crate::error::{ApiError, Result};
 /// The prompts of the field `name`, of which there may be `most`.
 ///
 /// # Errors
-/// What is neither text nor ids; none, or too many.
+/// A prompt is neither text nor ids; there are none, or too many.
 pub fn prompts(name: &str, value: Json, most: usize) -> Result<Vec<Prompt>> {
     let items = match value {
         Json::Array(items) if !items.first().is_some_and(Json::is_number) => items,

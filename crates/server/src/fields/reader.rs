@@ -9,7 +9,7 @@ use crate::error::{ApiError, Result};
 /// A field that is `null` counts as left out.
 #[derive(Debug)]
 pub struct Reader {
-    /// Where the object is in the request, such as `messages[0]`; empty for the request itself.
+    /// Path of the object in the request, such as `messages[0]`; empty for the request itself.
     path: String,
     fields: Map<String, Json>,
 }
@@ -27,7 +27,7 @@ impl Reader {
         }
     }
 
-    /// Where the object is in the request.
+    /// The path of the object in the request.
     pub fn own_path(&self) -> &str {
         &self.path
     }
@@ -40,7 +40,7 @@ impl Reader {
         }
     }
 
-    /// What the field `name` holds, which stays; `null` where it is left out.
+    /// A copy of the value of the field `name`, which is not taken; `null` where it is left out.
     pub fn copy(&self, name: &str) -> Json {
         self.fields.get(name).cloned().unwrap_or_default()
     }

@@ -13,15 +13,15 @@ use crate::error::{ApiError, Result};
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The type and range of its values.
     pub kind: Kind,
-    /// What it does.
+    /// Its effect on the request.
     pub effect: Effect,
-    /// What it is, for the API's description.
+    /// Its text in the API's description.
     pub about: &'static str,
 }
 
-/// What a field holds.
+/// The type and range of a field's values.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `true` or `false`.
@@ -46,7 +46,7 @@ pub enum Kind {
     Schema(&'static str),
 }
 
-/// What a field does.
+/// The effect of a field on a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Effect {
     /// It is needed.

@@ -16,9 +16,9 @@ const MOST_PARTS: usize = 64;
 pub struct Part {
     /// The field's name.
     pub name: String,
-    /// Whether it is a file.
+    /// The part is a file.
     pub is_file: bool,
-    /// What it holds.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 

@@ -1,5 +1,7 @@
-//! What every request passes: an id, the host check, the origin check, the key; and what every
-//! answer passes: the log, the counts, and a panic that becomes an error.
+//! The layer around all handlers.
+//!
+//! A request gets an id and passes the checks of host, origin and key. An answer passes the log and
+//! the counts; a panic becomes an error.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -50,7 +52,7 @@ const REQUEST_PRIVATE_NETWORK: &str = "access-control-request-private-network";
 /// The header that says it may.
 const ALLOW_PRIVATE_NETWORK: &str = "access-control-allow-private-network";
 
-/// What the guard works with.
+/// State of the guard layer.
 #[derive(Clone)]
 pub struct Guard {
     /// The server's.
@@ -132,7 +134,7 @@ impl Preflight {
     }
 }
 
-/// What a request may do.
+/// A request that passed all checks.
 enum Passed {
     Preflight,
     Request,

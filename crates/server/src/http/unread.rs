@@ -1,5 +1,7 @@
-//! What no handler has read of a request's body. A connection goes on only behind it; and a client that
-//! writes its whole request before it reads shall get to see why it was refused.
+//! The rest of a request's body, which no handler has read.
+//!
+//! A connection goes on only behind it. A client that writes its whole request before it reads
+//! shall get to see why it was refused.
 
 use std::mem;
 use std::pin::Pin;
@@ -42,13 +44,13 @@ pub struct Unread {
     most: usize,
 }
 
-/// What its reader left of a body.
+/// The rest of a body that its reader left.
 enum Left {
     Nothing,
     /// Nobody has asked for it.
     Untouched(Body),
     Rest(Body),
-    /// What follows cannot be read.
+    /// The rest cannot be read.
     Broken,
 }
 
@@ -92,7 +94,7 @@ impl Unread {
     }
 }
 
-/// Whether `body` ends after no more than `most` bytes, without a long pause.
+/// Returns true when `body` ends within `most` bytes, without a long pause.
 async fn ends_within(mut body: Body, most: usize) -> bool {
     let mut total = 0_usize;
     loop {

@@ -49,7 +49,7 @@ impl Catalogue {
         gone.filter(|gone| self.there().all(|(_, known)| known.name != gone.name))
     }
 
-    /// Whether the model of this number is still there.
+    /// Returns true while the model of this number is still there.
     pub fn is_there(&self, index: usize) -> bool {
         !self.gone.contains(&index)
     }

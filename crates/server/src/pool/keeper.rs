@@ -36,7 +36,7 @@ type Answer = std::result::Result<Lease<Any>, Refused>;
 /// One who waits.
 struct Waiter {
     answer: oneshot::Sender<Answer>,
-    /// Whether it takes a place of those that may wait.
+    /// The waiter counts against the limit of waiting requests.
     counts: bool,
 }
 
@@ -46,14 +46,14 @@ struct Table {
     is_draining: bool,
 }
 
-/// Where a pool is in its life.
+/// The phase of a pool's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// What is loaded at the start is being loaded.
+    /// The models that are loaded at the start are being loaded.
     Loading,
     /// Requests are answered.
     Ready,
-    /// What runs is brought to its end, and nothing new is taken.
+    /// Requests in flight are brought to their end, and no new ones are taken.
     Draining,
 }
 
@@ -114,13 +114,13 @@ impl Pool {
         *self.catalogue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
     }
 
-    /// What the engines of all loaded models do together, of those too that are gone and still in use.
+    /// The combined status of all loaded models' engines, also of removed ones that are in use.
     pub fn status(&self) -> EngineStatus {
         let models = self.lock().slots.models();
         sum(models.iter().map(Any::status))
     }
 
-    /// What each model is at this moment.
+    /// Reports of all models at this moment.
     pub fn reports(&self) -> Vec<Report> {
         let table = self.lock();
         let (catalogue, now) = (self.catalogue(), Instant::now());
@@ -134,7 +134,7 @@ impl Pool {
         self.catalogue().all().iter().map(|model| model.admission.held()).fold((0, 0), add)
     }
 
-    /// Where the pool is in its life.
+    /// The current phase of the pool.
     pub fn phase(&self) -> Phase {
         match (self.lock().is_draining, self.is_ready.load(Ordering::Acquire)) {
             (true, _) => Phase::Draining,
@@ -143,7 +143,7 @@ impl Pool {
         }
     }
 
-    /// Whether requests are taken.
+    /// Checks that requests are taken.
     ///
     /// # Errors
     /// 503 while the server ends, and before it is ready where no request waits for that.
@@ -155,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// Whether requests for what `makes` says are taken.
+    /// Checks that requests for models of the kind `makes` are taken.
     ///
     /// # Errors
     /// As [`check_open`](Self::check_open); 400 where no model makes it.

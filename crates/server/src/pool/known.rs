@@ -9,20 +9,20 @@ use super::models::{Described, Entry, Makes};
 pub struct Known {
     /// The name under which it is served.
     pub name: Arc<str>,
-    /// What it makes.
+    /// The kind of its outputs.
     pub makes: Makes,
-    /// What was found out without loading it.
+    /// Its description, found out without loading it.
     pub described: Option<Described>,
     /// Room for its generations.
     pub admission: Arc<Admission>,
-    /// Whether it stays once it is loaded.
+    /// It stays once it is loaded.
     pub pinned: bool,
-    /// Whether it is loaded before the server is ready.
+    /// It is loaded before the server is ready.
     pub at_start: bool,
 }
 
 impl Known {
-    /// What `entry` says, with this room for generations.
+    /// The model of `entry`, with this room for generations.
     pub fn new(entry: Entry, admission: Arc<Admission>) -> Known {
         Known {
             name: entry.name.into(),

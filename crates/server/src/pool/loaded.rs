@@ -15,7 +15,7 @@ pub struct Loaded {
     pub model: Arc<dyn TextModel>,
     /// How it writes reasoning and tool calls.
     pub family: Family,
-    /// Whether its template knows how much to think.
+    /// How its template takes the reasoning effort.
     pub effort: Effort,
 }
 
@@ -54,7 +54,7 @@ impl Any {
         }
     }
 
-    /// What its engine does at this moment.
+    /// The current status of its engine.
     pub fn status(&self) -> EngineStatus {
         match self {
             Any::Text(loaded) => loaded.model.status(),
@@ -63,7 +63,7 @@ impl Any {
         }
     }
 
-    /// What users are to be told of it since the last call.
+    /// Notices for users since the last call.
     pub fn notices(&self) -> Vec<String> {
         match self {
             Any::Text(loaded) => loaded.model.notices(),

@@ -1,4 +1,4 @@
-//! What a server is told of its models, and who loads them.
+//! The models of a server as its operator gives them, and their loader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub enum Model {
     Embedding(Arc<dyn EmbeddingModel>),
 }
 
-/// What a model makes.
+/// The kind of a model's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Makes {
     /// Text.
@@ -69,7 +69,7 @@ pub enum Makes {
 }
 
 impl Makes {
-    /// What an embedding model makes.
+    /// The kind of an embedding model's outputs: vectors or scores.
     pub fn of(info: &EmbeddingModelInfo) -> Makes {
         if info.scores { Makes::Scores } else { Makes::Vectors }
     }
@@ -93,13 +93,13 @@ pub struct Entry {
     pub name: String,
     /// Further names for it; `*`: any that no other model has.
     pub aliases: Vec<String>,
-    /// What it makes.
+    /// The kind of its outputs.
     pub makes: Makes,
     /// It is loaded before the server is ready.
     pub at_start: bool,
     /// Once it is loaded it stays.
     pub pinned: bool,
-    /// What was found out without loading it, where it was.
+    /// Its description, where one was found out without loading it.
     pub described: Option<Described>,
 }
 

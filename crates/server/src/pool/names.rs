@@ -75,7 +75,7 @@ impl Names {
         })
     }
 
-    /// Whether any model makes `makes`.
+    /// Checks that there is a model of the kind `makes`.
     ///
     /// # Errors
     /// 400: none does.

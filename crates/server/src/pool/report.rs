@@ -1,4 +1,4 @@
-//! What is told of the models.
+//! Reports of models.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ pub struct Report {
     pub error: Option<String>,
     /// Bytes that it takes while it is loaded, as far as it is known.
     pub bytes: Option<u64>,
-    /// Whether it stays.
+    /// It stays once it is loaded.
     pub pinned: bool,
     /// How long ago a request had it last.
     pub unused: Option<Duration>,
     /// In how long it is unloaded, where it is idle and does not stay.
     pub due: Option<Duration>,
-    /// What became of it so far.
+    /// Counts of its loads, failures and unloads.
     pub counts: Counts,
     /// How many requests wait for it.
     pub waiting: usize,
@@ -35,7 +35,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What is told at `now` of the model `index` of `slots`, which is `known`.
+    /// The report at `now` of the model `index` of `slots`, which is `known`.
     pub fn of(index: usize, known: &Arc<Known>, slots: &Slots<Any>, now: Instant) -> Report {
         let slot = &slots.slots()[index];
         let (state, model, error) = match &slot.stage {
@@ -59,13 +59,13 @@ impl Report {
         }
     }
 
-    /// What its engine does; nothing where it is not loaded.
+    /// The status of its engine; the default where it is not loaded.
     pub fn status(&self) -> EngineStatus {
         self.model.as_ref().map_or_else(EngineStatus::default, Any::status)
     }
 }
 
-/// What several engines do together.
+/// Combines the status of several engines.
 pub fn sum(statuses: impl IntoIterator<Item = EngineStatus>) -> EngineStatus {
     let both = |one: EngineStatus, other: EngineStatus| EngineStatus {
         running: one.running + other.running,

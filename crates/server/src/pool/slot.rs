@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// Where a model is in its life. While it is loaded, the table knows of it.
+/// The stage of a model's life. While it is loaded, the table holds it.
 #[derive(Debug)]
 pub enum Stage<M> {
     /// It takes no memory.
@@ -63,7 +63,7 @@ pub enum Keep {
     Always,
 }
 
-/// What became of a model so far.
+/// Counts of a model's loads, failures and unloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// How often it was loaded.
@@ -89,9 +89,9 @@ pub struct Slot<M> {
     pub used: Option<Instant>,
     /// Who waits, the oldest first.
     pub waiters: Vec<Ticket>,
-    /// Where it is in its life.
+    /// The stage of its life.
     pub stage: Stage<M>,
-    /// What became of it so far.
+    /// Counts of its loads, failures and unloads.
     pub counts: Counts,
 }
 
@@ -123,7 +123,7 @@ impl<M> Slot<M> {
         if let Stage::Loaded { users, .. } = &self.stage { *users } else { 0 }
     }
 
-    /// Whether it is loaded and may be unloaded once nobody uses it.
+    /// Returns true when it is loaded and may be unloaded once nobody uses it.
     pub fn may_go(&self) -> bool {
         !self.pinned && matches!(self.stage, Stage::Loaded { .. })
     }
@@ -134,7 +134,7 @@ impl<M> Slot<M> {
         self.used.filter(|_| is_idle)
     }
 
-    /// Whether somebody waits who cannot have it at once.
+    /// Returns true when somebody waits for it and it is not loaded.
     pub fn wants_load(&self) -> bool {
         !self.waiters.is_empty() && !matches!(self.stage, Stage::Loaded { .. })
     }

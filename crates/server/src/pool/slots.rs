@@ -13,7 +13,7 @@ use inference_core::Error;
 use super::models::LoadFailure;
 use super::slot::{Failed, Keep, Slot, Stage, Ticket};
 
-/// What is to be done, outside of the table.
+/// Work to be done outside of the table.
 #[derive(Debug)]
 pub enum Effect<M> {
     /// Find out how many bytes this model takes, and say so by [`Slots::measured`] or
@@ -89,17 +89,17 @@ impl<M: Clone> Slots<M> {
         &self.slots
     }
 
-    /// What is to be done since the last call.
+    /// Takes the effects since the last call.
     pub fn effects(&mut self) -> Vec<Effect<M>> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether the load of this model has begun or is queued.
+    /// Returns true when the load of this model has begun or is queued.
     pub fn is_loading(&self, index: usize) -> bool {
         self.queue.contains(&index) || self.current.is_some_and(|(current, _)| current == index)
     }
 
-    /// Whether one that asks for this model at `now` would have to wait.
+    /// Returns true when a request for this model at `now` would have to wait.
     pub fn would_wait(&self, index: usize, now: Instant) -> bool {
         let slot = &self.slots[index];
         let is_there =

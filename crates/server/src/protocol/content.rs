@@ -1,14 +1,14 @@
-//! What a message says: text, or text and pictures in turn.
+//! The content of a message: text, or text and pictures in turn.
 
 use inference_core::{EncodedPicture, Value};
 
-/// What stands between texts that become one.
+/// The separator between texts that become one.
 pub const BETWEEN: &str = "\n\n";
 
 /// Texts and pictures in their order.
 #[derive(Debug)]
 pub struct Content {
-    /// What stands between texts that become one.
+    /// The separator between texts that become one.
     between: &'static str,
     /// Texts, of which no two follow each other, and pictures.
     parts: Vec<Part>,
@@ -72,12 +72,12 @@ impl Content {
         content
     }
 
-    /// Whether it shows a picture.
+    /// Returns true when it has a picture.
     pub fn has_pictures(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Picture(_)))
     }
 
-    /// Whether it says nothing.
+    /// Returns true when it has neither text nor pictures.
     pub fn is_empty(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty()))
     }

@@ -36,22 +36,22 @@ pub struct Conversation {
 /// The fields of a protocol's request that tools come from, for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolFields {
-    /// Where the tools are.
+    /// The field of the tools.
     pub tools: &'static str,
-    /// Which of them are called.
+    /// The field that chooses among them.
     pub choice: &'static str,
-    /// Where in a tool the schema of its arguments is.
+    /// The path within a tool of the schema of its arguments.
     pub schema: &'static str,
 }
 
-/// What may be called.
+/// The calls that an answer may have.
 #[derive(Clone, Debug)]
 pub struct Calls {
     /// Which tools.
     pub choice: ToolChoice,
     /// The most calls of an answer.
     pub most: usize,
-    /// What the request calls all this.
+    /// The names of the request's fields.
     pub fields: ToolFields,
 }
 
@@ -129,8 +129,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// What the model's template makes of it. Where it leaves out instructions that are not the first message, all of them
-    /// are moved to the beginning.
+    /// Renders it with the model's template. Where that leaves out instructions that are not the
+    /// first message, all of them are moved to the beginning.
     ///
     /// # Errors
     /// The template's and the tokenizer's.
@@ -196,7 +196,7 @@ pub fn constrain(
     Ok(())
 }
 
-/// Whether a schema, expression or grammar of `bytes` may be.
+/// Checks the size of a schema, expression or grammar of `bytes`.
 ///
 /// # Errors
 /// It is too large.
@@ -208,12 +208,12 @@ pub fn bounded(field: &str, bytes: usize, limits: &Limits) -> Result<()> {
     Err(ApiError::value(field, reason))
 }
 
-/// Whether the text can show the special tokens that mark tool calls and reasoning.
+/// Returns true when the text can have the special tokens that mark tool calls and reasoning.
 fn shows_marks(model: &dyn TextModel) -> bool {
     model.capabilities().require(Feature::SpecialTokens).is_ok()
 }
 
-/// Whether there is what `choice`, the value of `field`, wants to be called.
+/// Checks that the tools which `choice`, the value of `field`, wants to be called exist.
 fn check_choice(tools: &[Tool], choice: &ToolChoice, field: &str) -> Result<()> {
     match choice {
         ToolChoice::Required | ToolChoice::Named(_) if tools.is_empty() => {
@@ -226,8 +226,8 @@ fn check_choice(tools: &[Tool], choice: &ToolChoice, field: &str) -> Result<()> 
     }
 }
 
-/// Whether the schema of each tool that the answer is held to can be that of a call's arguments,
-/// which are an object.
+/// Checks that the schema of each tool to which the answer is held allows an object, as a call's
+/// arguments are.
 fn check_schemas(tools: &[Tool], calls: &Calls, has_format: bool) -> Result<()> {
     let held = |tool: &Tool| match &calls.choice {
         ToolChoice::None => false,

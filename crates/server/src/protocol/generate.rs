@@ -16,7 +16,7 @@ use crate::run::generations::Generations;
 use crate::run::reading::Reading;
 use crate::run::state::State;
 
-/// What a request asks the run for.
+/// The generations that a request asks for.
 #[derive(Debug)]
 pub struct Asked {
     /// How tokens are generated; for answer `i` to a prompt, the seed counts up by `i`.
@@ -27,7 +27,7 @@ pub struct Asked {
     pub per_prompt: usize,
     /// The most tokens of a prompt with its answer, where the request says.
     pub context: Option<usize>,
-    /// Whether to answer in events.
+    /// In events, or whole.
     pub delivery: Delivery,
     /// The request's fields for options of the contract, for errors about them.
     pub names: Names,
@@ -47,7 +47,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// What the field `stream` asks for.
+    /// The delivery that the field `stream` asks for.
     ///
     /// # Errors
     /// It is neither true nor false.
@@ -79,7 +79,7 @@ impl Asked {
         options
     }
 
-    /// Whether a prompt of so many tokens leaves room in the context that the request asks for.
+    /// Checks that a prompt of so many tokens leaves room in the context that the request asks for.
     ///
     /// # Errors
     /// It does not.
@@ -91,11 +91,11 @@ impl Asked {
     }
 }
 
-/// What was started for a request.
+/// The generations of a request, started.
 pub struct Started<W> {
     /// Its generations, prompt by prompt, each with what reads it.
     pub generations: Vec<(Generation, Reading)>,
-    /// What writes the answers.
+    /// The writer of the answers.
     pub wire: W,
 }
 
@@ -103,8 +103,8 @@ pub struct Started<W> {
 /// request of so many `bytes`, and answers.
 ///
 /// # Errors
-/// What the model does not honour, that there is no room, what `start` fails with; and what a
-/// generation fails with before the answer has begun.
+/// An option that the model does not honour; no room; the errors of `start`, and those of a
+/// generation before the answer has begun.
 pub async fn generate<W: Wire>(
     state: &Arc<State>,
     loaded: &Lease<Loaded>,

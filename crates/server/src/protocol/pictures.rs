@@ -19,7 +19,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is told where a client sends an address.
+/// The reason why an address of a picture is refused.
 const NOT_FETCHED: &str = "the server fetches nothing; send the picture itself as \
                            `data:image/png;base64,…`";
 
@@ -42,7 +42,7 @@ impl<'a> Pictures<'a> {
         Pictures::new(model, state.config.local_media_path.as_ref())
     }
 
-    /// Whether the model sees; `path` is the part that wants it to.
+    /// Checks that the model takes pictures; `path` is the part that has one.
     ///
     /// # Errors
     /// It does not, with the reason.
@@ -53,7 +53,8 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// Whether `detail`, the value of `field`, is what the model does: it has one resolution of its own.
+    /// Checks that the model does what `detail`, the value of `field`, asks for: it has one
+    /// resolution of its own.
     ///
     /// # Errors
     /// It asks for less, or means nothing.
@@ -98,7 +99,7 @@ impl<'a> Pictures<'a> {
     /// The picture of the part `path` in base64, which must be of `media_type`.
     ///
     /// # Errors
-    /// What is wrong with the picture.
+    /// The picture is malformed, or the model does not take it.
     pub fn of_base64(&self, path: &str, media_type: &str, data: &str) -> Result<EncodedPicture> {
         let picture = self.checked(path, self.decoded(&format!("{path}.source.data"), data)?)?;
         match Format::of(&picture.bytes).map(Format::media_type) {
@@ -114,7 +115,7 @@ impl<'a> Pictures<'a> {
     /// The picture of the part `path` in base64, of whatever type.
     ///
     /// # Errors
-    /// What is wrong with the picture.
+    /// The picture is malformed, or the model does not take it.
     pub fn of_plain_base64(&self, path: &str, data: &str) -> Result<EncodedPicture> {
         self.checked(path, self.decoded(path, data)?)
     }
@@ -211,7 +212,7 @@ fn bytes_in(field: &str, data: &str) -> Result<Vec<u8>> {
     BASE64.decode(data).map_err(|error| ApiError::value(field, format!("not base64: {error}")))
 }
 
-/// What follows `;base64,` in a data URL of a picture, of which `rest` is what follows `data:`.
+/// The data after `;base64,` in a picture's data URL; `rest` is the URL after `data:`.
 fn base64_in<'a>(field: &str, rest: &'a str) -> Result<&'a str> {
     let Some((kind, data)) = rest.split_once(',') else {
         return Err(ApiError::value(field, "the data URL has no comma before its data"));
@@ -228,7 +229,7 @@ fn base64_in<'a>(field: &str, rest: &'a str) -> Result<&'a str> {
     Ok(data)
 }
 
-/// Whether a model of these capabilities sees.
+/// Checks that a model of these capabilities takes pictures.
 ///
 /// # Errors
 /// Why not.

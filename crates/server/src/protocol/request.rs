@@ -1,4 +1,4 @@
-//! What every request with a body goes through first.
+//! The first step of every request with a body: checks of its fields, and its model.
 
 use axum::extract::Request;
 

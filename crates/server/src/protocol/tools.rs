@@ -1,4 +1,4 @@
-//! What the tools of all protocols have: names, calls' arguments, and wishes that nothing here can grant.
+//! Fields that the tools of all protocols have: names, arguments of calls, and unsupported wishes.
 
 use serde_json::{Map, Value as Json};
 

@@ -69,13 +69,13 @@ impl Called {
     }
 }
 
-/// What becomes one message.
+/// A turn of the conversation, which becomes one message.
 #[derive(Debug)]
 pub struct Turn {
     role: Role,
-    /// What was said and shown.
+    /// Its texts and pictures.
     content: Content,
-    /// What was thought.
+    /// Its thoughts.
     pub reasoning: String,
     calls: Vec<Value>,
     /// Of a tool's result: whose it is.
@@ -181,11 +181,11 @@ pub fn join(whole: &mut String, text: &str) {
     whole.push_str(text);
 }
 
-/// What `render` makes of `conversation`. Where the template refuses it, all instructions are moved to
+/// Renders `conversation` by `render`. Where the template refuses it, all instructions are moved to
 /// the beginning, and the user's turns that follow each other become one, if that changes anything.
 ///
 /// # Errors
-/// What `render` fails with.
+/// Those of `render`.
 pub fn with_turns_as_taken<T>(
     mut conversation: Conversation,
     render: impl Fn(&Conversation) -> Result<T>,
@@ -222,7 +222,7 @@ pub async fn conversation_tokens(
     state.text_work(bytes, work).await
 }
 
-/// Whether there are instructions after the first message, or two turns of the user in a row.
+/// Returns true for instructions after the first message, or two turns of the user in a row.
 fn is_free(messages: &[Message]) -> bool {
     let later = messages.iter().skip(1).any(|message| message.role == Role::System);
     let user = |message: &Message| message.role == Role::User;

@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::http::response::text_response;
 use crate::run::state::State;
 
-/// What keeps a silent stream alive.
+/// The comment that keeps a silent stream alive.
 const COMMENT: &str = ": waiting\n\n";
 
 /// Tells that a request wants events and waits for its model.
@@ -36,7 +36,7 @@ impl Waiting {
 
 type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// What an early stream waits for.
+/// The future or body that an early stream waits for.
 enum Stage {
     Answer(Answer),
     Body(BodyDataStream),
@@ -76,7 +76,7 @@ pub async fn kept_alive(
     as_it_comes(text_response(StatusCode::OK, "text/event-stream", body))
 }
 
-/// What the stream says next, and what it waits for then.
+/// The stream's next bytes, and the stage that follows.
 async fn part(stage: Stage, every: Duration, path: &str) -> Option<(Bytes, Stage)> {
     // The body has comments of its own.
     let mut body = match stage {

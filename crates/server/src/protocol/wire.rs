@@ -13,11 +13,11 @@ pub enum Frame {
     Data(String),
     /// An event with a name.
     Event(&'static str, Json),
-    /// What clients pass over.
+    /// A comment, which clients skip.
     Comment(&'static str),
 }
 
-/// What a stream is made of.
+/// The format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Server-sent events.
@@ -28,19 +28,19 @@ pub enum Form {
 
 /// Writes the answers of one request, in a stream or whole. Answers are numbered from 0.
 pub trait Wire: Send + 'static {
-    /// What its streams are made of.
+    /// The format of its streams.
     fn form(&self) -> Form {
         Form::Events
     }
-    /// What a stream begins with.
+    /// The frames that a stream begins with.
     fn begin(&mut self) -> Vec<Frame>;
-    /// What answer `index` says next.
+    /// The frames of the next parts of answer `index`.
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame>;
-    /// What a stream ends with, once every answer has ended.
+    /// The frames that end a stream, once every answer has ended.
     fn end(&mut self, usage: Usage) -> Vec<Frame>;
     /// The last event of a stream that fails.
     fn fail(&self, error: &ApiError) -> Frame;
-    /// What keeps a silent stream alive.
+    /// The frame that keeps a silent stream alive.
     fn idle(&self) -> Frame;
     /// The body of the whole answers.
     fn whole(&mut self, answers: Vec<Said>, usage: Usage) -> Json;

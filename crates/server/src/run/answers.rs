@@ -42,7 +42,7 @@ impl Answers {
         })
     }
 
-    /// What was used so far.
+    /// The usage of the generations that have ended, with all reasoning tokens so far.
     pub fn usage(&self) -> Usage {
         let reasoning = self.readings.iter().map(Reading::reasoning_tokens).sum();
         Usage { reasoning, ..self.generations.usage() }

@@ -18,7 +18,7 @@ use crate::pool::loaded::Loaded;
 /// Tokens of a prompt that are told at once.
 const PROMPT_PART: usize = 64;
 
-/// What happens to one of the generations.
+/// An event of one of the generations.
 #[derive(Debug)]
 pub enum Event {
     /// Some of its prompt's tokens with their log probabilities, in order; before anything else of
@@ -48,8 +48,8 @@ pub struct Generations {
     choices: Vec<One>,
     /// How many of them, one after the other, have the same prompt.
     per_prompt: usize,
-    /// What comes after the event that was told last. As long as there is any, no generation is
-    /// asked.
+    /// Events still to return, with the numbers of their generations. While there are any, no
+    /// generation is polled.
     follows: VecDeque<(usize, Event)>,
     /// Which one is asked first the next time, so that none waits for another.
     turn: usize,
@@ -145,7 +145,7 @@ impl Generations {
         }
     }
 
-    /// What was used so far.
+    /// The usage of the generations that have ended.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -180,7 +180,8 @@ impl Generations {
         Poll::Pending
     }
 
-    /// What is told of the prompt, before the `item` that it came with; or that item.
+    /// The next event of generation `index`: its prompt's tokens where they came with `item`, else
+    /// the event of `item`. The rest is queued in `follows`.
     fn prompt_or(&mut self, index: usize, item: Option<inference_core::Result<Token>>) -> Event {
         let one = &mut self.choices[index];
         let generation = one.generation.as_mut().map(|(generation, _)| generation);

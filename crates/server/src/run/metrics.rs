@@ -1,4 +1,4 @@
-//! What is counted, in Prometheus' text format.
+//! Counters and gauges, in Prometheus' text format.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

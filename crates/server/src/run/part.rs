@@ -1,4 +1,4 @@
-//! What answers say, in no protocol's words.
+//! The parts of answers, independent of any protocol.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub enum Part {
     /// A token with its log probability, where they were asked for; what its text makes certain
     /// follows.
     Token(Scored),
-    /// What the model thinks before it answers.
+    /// Reasoning before the answer.
     Reasoning(String),
     /// The answer.
     Text(String),
@@ -52,9 +52,9 @@ pub enum End {
 pub struct Scored {
     /// The token, whose text is its part of the whole text.
     pub token: Token,
-    /// What it is by itself.
+    /// Its spelling by itself.
     pub own: Spelling,
-    /// What the likeliest tokens at its place are, each by itself.
+    /// Spellings of the likeliest tokens at its position, each by itself.
     pub top: Vec<Spelling>,
 }
 

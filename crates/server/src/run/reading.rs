@@ -40,7 +40,7 @@ impl Tokens {
     }
 }
 
-/// Whether an answer needs further tokens.
+/// An answer's need of further tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// It does.

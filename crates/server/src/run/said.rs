@@ -2,10 +2,10 @@
 
 use super::part::{End, Part, Scored};
 
-/// What an answer has said.
+/// An answer so far, or a whole one.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// What the model thought.
+    /// The reasoning text.
     pub reasoning: String,
     /// The answer's text.
     pub text: String,
@@ -21,7 +21,7 @@ pub struct Said {
     order: Vec<Stretch>,
 }
 
-/// What was said in one go: how far it reaches in its part of [`Said`].
+/// A run of one kind in an answer, with its end in the text of [`Said`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stretch {
     Token,
@@ -77,7 +77,7 @@ impl Said {
         }
     }
 
-    /// What was said, in order. Parts of one kind that followed each other are one part.
+    /// The parts in order. Texts of one kind that followed each other are one part.
     pub fn into_parts(self) -> Vec<Part> {
         let (mut reasoned, mut told, mut called) = (0, 0, 0);
         let (mut tokens, mut calls) = (self.tokens.into_iter(), self.calls.into_iter());

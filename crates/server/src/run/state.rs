@@ -1,4 +1,4 @@
-//! What the handlers of one server share.
+//! The state that the handlers of one server share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use crate::pool::models::Models;
 /// Bytes of a text that takes milliseconds to read and to tokenize.
 const LONG: usize = 64 << 10;
 
-/// What the handlers share.
+/// The state that all handlers share.
 pub struct State {
-    /// What the server was told.
+    /// The server's configuration.
     pub config: Config,
     /// Counts and times.
     pub metrics: Metrics,
@@ -64,7 +64,7 @@ impl State {
         self.cut.subscribe()
     }
 
-    /// Whether a text of so many bytes takes long to read or to tokenize.
+    /// Returns true when a text of so many bytes takes long to read or to tokenize.
     pub fn is_long(bytes: usize) -> bool {
         bytes >= LONG
     }
@@ -129,7 +129,7 @@ pub async fn blocking<T: Send + 'static>(
     }
 }
 
-/// What `work` makes, unless the server ends first.
+/// The result of `work`; an error where the server ends first.
 ///
 /// # Errors
 /// Those of `work`.

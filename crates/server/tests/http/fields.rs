@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::{TestServer, merge};
 use fake_model::FakeModel as Fake;
 
-/// What becomes of a field.
+/// The server's reaction to a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     /// It is accepted.

@@ -1,4 +1,4 @@
-//! What is bounded: bodies, headers, times, connections, and what waits.
+//! Limits: of bodies, headers, times, connections and waiting requests.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -49,9 +49,9 @@ type Running = Pin<Box<dyn Future<Output = Result<Ended, ServeError>>>>;
 
 /// A server in a thread of this process, on a free port.
 pub struct TestServer {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
-    /// What the model was asked.
+    /// The requests that the model received.
     pub model: Arc<Seen>,
     shutdown: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<Ended, ServeError>>>,

@@ -18,7 +18,7 @@ use crate::{TestServer, chat};
 const JSON: (&str, &str) = ("content-type", "application/json");
 const CHAT: &str = "/v1/chat/completions";
 
-/// What a test sees and says of the loads.
+/// The loads of models, which a test observes and steers.
 #[derive(Default)]
 struct Loads {
     /// The models that were loaded, in order.
@@ -33,7 +33,7 @@ struct Loads {
     failure: Mutex<Option<Error>>,
     /// Each load panics.
     panics: AtomicBool,
-    /// What the last load of each model made.
+    /// The state of each model's last load.
     seen: Mutex<BTreeMap<usize, Arc<Seen>>>,
 }
 
@@ -119,7 +119,7 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// What the list of models tells of each in `field`.
+/// The `field` of each model in the list of models.
 fn told(server: &TestServer, field: &str) -> Vec<Json> {
     let list = server.get("/v1/models").json();
     list["data"].as_array().unwrap().iter().map(|model| model[field].clone()).collect()

@@ -61,7 +61,7 @@ fn events(answer: &Answer) -> Vec<Json> {
     events
 }
 
-/// What a client puts together from the events.
+/// The message that a client puts together from the events.
 fn collected(events: &[Json]) -> Json {
     let mut message = events[0]["message"].clone();
     let mut partial = String::new();

@@ -55,7 +55,7 @@ fn refused(server: &TestServer, part: Json) -> (String, String) {
     (answer.error("param"), answer.error("message"))
 }
 
-/// What the model was shown last: the names and bytes of pictures.
+/// Names and bytes of the pictures that the model was shown last.
 fn shown(server: &TestServer) -> Vec<(String, Vec<u8>)> {
     let chats = server.model.chats.lock().unwrap();
     let messages: &[Message] = &chats.last().unwrap().0;

@@ -69,7 +69,7 @@ fn events(answer: &Answer) -> Vec<Json> {
     events
 }
 
-/// What a client puts together from the pieces, in place of what the last event tells.
+/// The output that a client puts together from the pieces, without the last event.
 fn collected(events: &[Json]) -> Vec<Json> {
     let mut output: Vec<Json> = Vec::new();
     for event in events {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::step::Step;
 use crate::failure::{Failure, Result};
 
-/// What one test came to.
+/// The measurements of one test.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     /// `pp512`, `tg128`, `c32 pp512+tg128`.
@@ -26,12 +26,12 @@ pub struct Measured {
     /// For several requests at once.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
-    /// Where the time of a decode step goes, where that is asked for.
+    /// The parts of a decode step's time, where they are asked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
 }
 
-/// What several requests at once saw.
+/// The rate and the times of several requests at once.
 #[derive(Debug, Serialize)]
 pub struct Together {
     /// Tokens a second of all of them while each decodes; `None` where there was no such time.
@@ -71,7 +71,7 @@ pub struct Bench<'a> {
     pub model: &'a dyn TextModel,
     /// How often each test is measured.
     pub repeat: usize,
-    /// Whether a decode step is taken apart.
+    /// The time of a decode step is split into its parts.
     pub breakdown: bool,
 }
 
@@ -219,7 +219,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Whether all tokens of an answer came.
+    /// Refuses an answer that has fewer tokens than were wanted.
     fn check(&self, prompt: usize, found: usize, wanted: usize) -> Result<()> {
         if found >= wanted {
             return Ok(());

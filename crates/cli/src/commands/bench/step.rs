@@ -1,4 +1,4 @@
-//! Where the time of a decode step goes.
+//! The time of a decode step, by its parts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Step {
     /// Steps that were measured.
     pub steps: u64,
-    /// What one of them took.
+    /// The mean time of one of them, by its parts.
     pub step_seconds: Parts,
 }
 

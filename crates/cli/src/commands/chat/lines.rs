@@ -10,7 +10,7 @@ pub struct Lines {
 const FENCE: &str = "\"\"\"";
 
 impl Lines {
-    /// Whether a turn has begun and is not complete.
+    /// Returns true when a turn has begun and is not complete.
     pub fn is_open(&self) -> bool {
         self.in_block || !self.parts.is_empty()
     }
@@ -35,7 +35,7 @@ impl Lines {
         self.push_in_block(line)
     }
 
-    /// What was typed so far, as a turn: the input has ended.
+    /// Returns the lines so far as a turn: the input has ended.
     pub fn finish(&mut self) -> Option<String> {
         self.in_block = false;
         let parts = std::mem::take(&mut self.parts);

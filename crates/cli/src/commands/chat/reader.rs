@@ -13,7 +13,7 @@ use crate::files::Lines;
 use crate::interrupt::Interrupt;
 use crate::output::note;
 
-/// Where lines come from.
+/// The source of lines.
 pub enum Reader {
     /// A person at a terminal, with the file that keeps the lines, if any.
     Terminal(Box<Editor<(), MemHistory>>, Option<History>),
@@ -21,7 +21,7 @@ pub enum Reader {
     Pipe(Lines),
 }
 
-/// What came.
+/// One event of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
     /// A line, without its end.
@@ -54,7 +54,7 @@ impl Reader {
         Ok(Reader::Terminal(Box::new(editor), history))
     }
 
-    /// Whether a person sits there.
+    /// Returns true when a person types the lines.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Reader::Terminal(..))
     }

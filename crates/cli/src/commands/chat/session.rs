@@ -17,7 +17,7 @@ pub struct Session<'a> {
     /// The options at the start, for `/set reset`.
     first: SamplingArgs,
     sampling: Settings,
-    /// What `/set` changed, as typed.
+    /// Options that `/set` changed, as typed.
     changed: Vec<String>,
     system: Option<Message>,
     messages: Vec<Message>,
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What [`set`](Self::set) changed, as flags.
+    /// Returns the options that [`set`](Self::set) changed, as flags.
     pub fn changed(&self) -> &[String] {
         &self.changed
     }
@@ -210,12 +210,12 @@ impl<'a> Session<'a> {
         Ok(count)
     }
 
-    /// What the last answer cost.
+    /// Returns the statistics of the last answer, if there is one.
     pub fn statistics(&self) -> Option<String> {
         self.last.as_ref().map(|outcome| streaming::statistics(&outcome.metrics))
     }
 
-    /// What to say of options that changed nothing in the last answer, once until they change.
+    /// Returns a note on options that changed nothing in the last answer, once until they change.
     pub fn greedy_note(&mut self) -> Option<String> {
         let greedy = self.last.as_ref().is_some_and(|outcome| outcome.greedy);
         let note = self.sampling.sampling.greedy_note().filter(|_| greedy);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What `/help` prints.
+/// The text of `/help`.
 pub const HELP: &str = "\
 /help                 this list
 /clear                forget the conversation, keep the system message
@@ -77,7 +77,7 @@ impl Slash {
     }
 }
 
-/// What is said in `line`, which is no command: `//` at the beginning stands for `/`.
+/// Returns the message in `line`, which is no command: `//` at the beginning stands for `/`.
 pub fn said(line: &str) -> &str {
     if line.trim_start().starts_with("//") { &line.trim_start()[1..] } else { line }
 }

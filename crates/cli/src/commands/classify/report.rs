@@ -1,4 +1,4 @@
-//! What `ml classify` tells of a prompt, for programs (JSON) and for people (a row).
+//! Reports of `ml classify` on a prompt, for programs (JSON) and for people (a row).
 
 use inference_core::{ClassifyResult, TextModel};
 use serde::Serialize;

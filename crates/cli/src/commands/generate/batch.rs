@@ -53,7 +53,7 @@ impl<'a> Begun<'a> {
 /// Answers the prompts and prints a line for each.
 ///
 /// # Errors
-/// What concerns all prompts; at the end, that some failed.
+/// A failure of all prompts; at the end, that some failed.
 pub fn run(
     model: &dyn TextModel,
     begun: Begun<'_>,
@@ -86,7 +86,7 @@ pub fn run(
     }
 }
 
-/// What was done of a batch until now.
+/// Counts and costs of a batch until now.
 #[derive(Default)]
 struct Done {
     prompts: usize,
@@ -134,7 +134,7 @@ fn report(
     Ok(FinishReason::Length)
 }
 
-/// What the model is given.
+/// The model's input.
 enum Given {
     Raw(Prompt),
     Chat(RenderedPrompt),

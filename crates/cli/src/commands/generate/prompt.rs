@@ -1,4 +1,4 @@
-//! What `ml generate` is asked: from an argument, a file, stdin or a list of messages.
+//! The input of `ml generate`: from an argument, a file, stdin or a list of messages.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Lines};
 use crate::{json, pictures};
 
-/// What the model is to continue or to answer.
+/// The input that the model continues or answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Text that is continued as it is.

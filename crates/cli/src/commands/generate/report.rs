@@ -1,4 +1,4 @@
-//! What a generation gave and cost, as JSON for programs.
+//! The results and costs of a generation, as JSON for programs.
 
 use inference_core::{Answer, FinishReason, GenerateMetrics, Outcome, TextModel, Token};
 use serde::Serialize;
@@ -32,25 +32,25 @@ pub struct Report {
     pub prompt_top_logprobs: Option<Vec<Vec<TopLogprob>>>,
     /// `stop`, `length` or `cancelled`.
     pub finish_reason: &'static str,
-    /// What exactly stopped it, for `stop`.
+    /// The exact cause, for the reason `stop`.
     pub stop: Option<Stop>,
     /// The seed of the draws, given or chosen.
     pub seed: u64,
-    /// Whether each token was the most likely one, so that neither the seed nor filters changed
+    /// True when each token was the most likely one, so that neither the seed nor filters changed
     /// anything.
     pub greedy: bool,
-    /// What it cost.
+    /// Its costs.
     pub metrics: Metrics,
 }
 
 /// The parts of an answer.
 #[derive(Debug, Serialize)]
 pub struct Parts {
-    /// What the model said.
+    /// The text of the answer.
     pub content: String,
-    /// What it thought before.
+    /// The reasoning before it.
     pub reasoning: String,
-    /// What it called, in order.
+    /// The calls of tools, in order.
     pub tool_calls: Vec<Call>,
 }
 
@@ -86,7 +86,7 @@ pub struct TopLogprob {
     logprob: f32,
 }
 
-/// What stopped a generation.
+/// The cause that stopped a generation.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Stop {

@@ -7,8 +7,8 @@ use inference_core::{ImageEvent, ImagePhase};
 
 use crate::output::{Spinner, dim_note};
 
-/// What is shown of a picture while it is made: one line that changes on a terminal, else one line for
-/// each phase and step.
+/// Progress of a picture: one line that changes on a terminal, else one line for each phase and
+/// step.
 #[derive(Default)]
 pub struct Progress {
     spinner: Option<Spinner>,

@@ -1,4 +1,4 @@
-//! What is told of a picture: in its file, as JSON, and in a line.
+//! Reports on a picture: in its file, as JSON, and in a line.
 
 use std::path::Path;
 use std::time::Duration;

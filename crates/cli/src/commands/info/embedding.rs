@@ -1,4 +1,4 @@
-//! What `ml info` and `ml list` tell of embedding models.
+//! Facts of embedding models for `ml info` and `ml list`.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ struct Description {
     facts: EmbeddingFacts,
 }
 
-/// What is told of an embedding model, here and in a list.
+/// Facts of an embedding model, here and in a list.
 #[derive(Serialize)]
 pub struct EmbeddingFacts {
     architecture: String,

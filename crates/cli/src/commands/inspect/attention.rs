@@ -1,4 +1,4 @@
-//! What `ml inspect` tells of a prompt's attention: a table, JSON, tensors.
+//! Reports of `ml inspect` on a prompt's attention: a table, JSON, tensors.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ const SHOWN: usize = 14;
 pub struct Attention {
     /// The prompt's tokens.
     pub tokens: Vec<Token>,
-    /// What was computed; every layer has its weights.
+    /// The attention as computed; every layer has its weights.
     pub snapshot: AttentionSnapshot,
 }
 

@@ -1,4 +1,4 @@
-//! What each agent is told of a server, and how.
+//! Variables and arguments that point each agent to a server.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use crate::args::Agent;
 /// The variable in which Codex finds the key.
 const CODEX_KEY: &str = "ML_LAUNCH_CODEX_KEY";
 
-/// What an agent is started with.
+/// Variables and arguments that an agent is started with.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// Variables that are set.
@@ -30,7 +30,7 @@ pub fn program(agent: Agent) -> (&'static str, &'static str) {
     }
 }
 
-/// What `agent` is started with to talk to what is `served`, with `key` where the server wants one.
+/// Returns the setup of `agent` for the `served` model, with `key` where the server wants one.
 pub fn setup(agent: Agent, served: &Served, key: Option<&str>) -> Setup {
     match agent {
         Agent::Claude => claude(served, key),

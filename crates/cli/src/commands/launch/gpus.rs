@@ -1,4 +1,4 @@
-//! What ranks on one host are told so that each computes on an NVIDIA GPU of its own.
+//! Variables with which each rank on a host computes on an NVIDIA GPU of its own.
 
 use std::env;
 use std::fs;
@@ -7,12 +7,12 @@ use std::fs;
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// The network that NCCL greets other ranks over.
 const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
-/// Whether NCCL sums in the switch between GPUs.
+/// Lets NCCL sum in the switch between GPUs.
 const MULTICAST: &str = "NCCL_NVLS_ENABLE";
-/// Whether NCCL lets other ranks into buffers of steps that are repeated.
+/// Lets NCCL open buffers of repeated steps to other ranks.
 const REGISTER: &str = "NCCL_GRAPH_REGISTER";
 
-/// Whether NCCL prepares for sums inside of steps that are repeated and outside of them at once.
+/// Prepares NCCL for sums inside and outside of repeated steps at once.
 const MIXING: &str = "NCCL_GRAPH_MIXING_SUPPORT";
 
 /// The GPUs of this host that its ranks have.
@@ -53,7 +53,7 @@ impl Gpus {
         }
     }
 
-    /// What is to be told to who asked for `count` ranks.
+    /// Returns a note for who asked for `count` ranks, where these have too few GPUs.
     pub fn note(&self, count: usize) -> Option<String> {
         let Gpus::TooFew(some) = self else { return None };
         Some(format!(

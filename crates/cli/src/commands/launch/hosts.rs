@@ -20,12 +20,12 @@ struct Written {
     _rdma: serde::de::IgnoredAny,
 }
 
-/// Where one rank runs.
+/// The host of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What `ssh` is told; `None`: this host.
+    /// The destination for `ssh`; `None`: this host.
     pub ssh: Option<String>,
-    /// Where the rank listens.
+    /// The address on which the rank listens.
     pub address: SocketAddr,
 }
 

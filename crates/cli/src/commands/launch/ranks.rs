@@ -165,7 +165,7 @@ impl Manner {
     }
 }
 
-/// Where a rank runs.
+/// The place of a rank's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::failure::{Failure, Result};
 use crate::ranks::HOST_FILE;
 
-/// What runs on another host.
+/// A command on another host.
 pub struct Remote<'a> {
     /// The folder it runs in.
     pub folder: &'a str,

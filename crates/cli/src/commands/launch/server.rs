@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Between two looks whether a server is ready.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What a server has.
+/// A model on a server.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Its address, without a path.
@@ -32,7 +32,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// What the server at `url` has under `name`; else the first of its models that is loaded, or the first of all.
+    /// Returns the model `name` of the server at `url`. Without a name it is the first that is
+    /// loaded, or the first of all.
     ///
     /// # Errors
     /// No server answers there, it wants another key, or has no such model.
@@ -67,7 +68,7 @@ impl Served {
         Ok(Served { model: (*name).to_owned(), url, context })
     }
 
-    /// Where OpenAI's protocol begins.
+    /// Returns the URL where OpenAI's protocol begins.
     pub fn base(&self) -> String {
         format!("{}/v1", self.url)
     }
@@ -176,7 +177,7 @@ impl Server {
         Err(Failure::Other(reason(&said)))
     }
 
-    /// Where it listens.
+    /// Returns the URL on which it listens.
     pub fn url(&self) -> &str {
         &self.url
     }

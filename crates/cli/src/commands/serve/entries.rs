@@ -1,4 +1,4 @@
-//! What the server is told of a model: its names, whether it stays, and what can be told without loading it.
+//! The server's entry of a model: its names, whether it stays, and what is known before its load.
 
 use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions};
 use inference_server::{Described, Entry};
@@ -30,7 +30,7 @@ pub fn describe(one: &Named, load: &LoadOptions) -> Result<Option<Described>> {
     })
 }
 
-/// What was asked for by models' names. It holds for models that come later, too.
+/// Settings by models' names. They hold for models that come later, too.
 pub struct Naming {
     /// Further names, each with the name of its model.
     pub aliases: Vec<(String, String)>,

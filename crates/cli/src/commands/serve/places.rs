@@ -12,11 +12,11 @@ use crate::failure::Failure;
 
 /// Loads models from their places.
 pub struct Places {
-    /// Where each model is, by its number. One that is gone keeps its place.
+    /// The place of each model, by its number. One that is gone keeps its place.
     pub places: RwLock<Vec<Arc<Place>>>,
     /// The folder whose models come and go.
     pub folder: Option<Folder>,
-    /// What clients are told of models that come.
+    /// Aliases and pins, for models that come.
     pub naming: Naming,
     /// How models for text are loaded.
     pub load: LoadOptions,

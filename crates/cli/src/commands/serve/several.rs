@@ -24,11 +24,11 @@ pub struct Several {
     pub models: Models,
     /// Requests that each of them runs together.
     pub slots: usize,
-    /// Whether one of them takes pictures.
+    /// One of them takes pictures.
     pub sees: bool,
 }
 
-/// Whether several models are meant, or what only several need is asked for.
+/// Returns true when several models are meant, or an option is given that only several need.
 pub fn is_meant(args: &ServeArgs) -> bool {
     let is_meant = |given| sources::split(given).0.is_some() || sources::makes_no_text(given);
     args.pool.is_given() || args.models.len() > 1 || args.models.iter().any(|model| is_meant(model))

@@ -17,7 +17,7 @@ use crate::source::Source;
 /// them back when a request needs them.
 pub const PREFIX_CACHE: u64 = 1 << 30;
 
-/// Where a model is.
+/// The kind of a model, and its place.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A model that answers in text.
@@ -29,7 +29,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What it makes.
+    /// Returns the kind of its outputs.
     pub fn makes(&self) -> Makes {
         match self {
             Place::Text(_) => Makes::Text,
@@ -69,7 +69,7 @@ impl Place {
 pub struct Named {
     /// The name under which it is served.
     pub name: String,
-    /// Where it is.
+    /// Its kind and place.
     pub place: Place,
     /// It was named by itself, so that it must be there.
     pub is_asked_for: bool,
@@ -139,7 +139,7 @@ pub fn split(given: &Path) -> (Option<&str>, &Path) {
     }
 }
 
-/// Whether a model makes pictures, vectors or scores instead of text.
+/// Returns true when a model makes pictures, vectors or scores instead of text.
 pub fn makes_no_text(given: &Path) -> bool {
     let source = Source::of(Some(given));
     source.is_ok_and(|source| source.image_folder().or(source.embedding_folder()).is_some())

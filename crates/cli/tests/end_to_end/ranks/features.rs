@@ -1,4 +1,5 @@
-//! What a server of ranks answers with constraints, biases, kept prefixes and packed caches: the answers of one process.
+//! Answers of a server of ranks with constraints, biases, kept prefixes and packed caches: those of
+//! one process.
 
 use std::process::Child;
 use std::thread;
@@ -39,8 +40,8 @@ fn asked() -> Vec<Json> {
     ]
 }
 
-/// What must be equal of an answer: its text, why it ended, how much of the prompt was kept. Probabilities may differ in
-/// their last digits.
+/// Returns what must be equal of an answer: its text, why it ended, how much of the prompt was
+/// kept. Probabilities may differ in their last digits.
 fn told(address: &str, body: &Json) -> Json {
     let answer = request(address, "POST", "/v1/chat/completions", &body.to_string());
     let (_, answer) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! What ranks hold by the system's count, and what is left where one is killed while it loads.
+//! Resources of ranks by the system's count, and those left where one is killed while it loads.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{by_hand, served, texts_of_many, wait_until_idle};
 use crate::{FOX, finish, interrupt, signal};
 
-/// What a process holds.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     threads: usize,
@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// What two hundred requests more may leave: an allocator's pieces, but no request's keys and values.
+/// Bytes that two hundred requests more may leave: an allocator's pieces, but no keys and values.
 const LEFT: u64 = 16 << 20;
 
 /// Clients that ask at once, for which a server may keep as many threads. Fifty requests are left, each of which could

@@ -75,7 +75,7 @@ impl X {
     }
 }
 
-/// Where each word of a line comes from.
+/// The source index of each word of a line.
 fn order(codes: usize) -> [u16; LINE] {
     std::array::from_fn(|at| {
         let (step, half) = (at / 2, at % 2);

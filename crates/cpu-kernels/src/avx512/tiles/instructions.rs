@@ -19,7 +19,7 @@ impl Tile {
     pub(super) const ZERO: Tile = Tile([Line::ZERO; 16]);
 }
 
-/// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
+/// The operand of `ldtilecfg`: eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct Config {
     palette: u8,

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::{Dtype, Level};
 
-    /// What is unpacked of three rows, beside plain arithmetic.
+    /// Compares three unpacked rows with plain arithmetic.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
     fn check<const KIND: u8>(group_size: usize) {
         const ROWS_OF_W: usize = 3;

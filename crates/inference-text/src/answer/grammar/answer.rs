@@ -17,9 +17,9 @@ use crate::reasoning::Begun;
 /// `prompt_text` opens, or that the family may open itself. In Harmony the constraint holds for
 /// the final channel; a Lark grammar that names channels itself is left as it is.
 ///
-/// What an [`AnswerParser`](crate::answer::AnswerParser) makes of such an answer is the content that the constraint asks for.
-/// So a text of a regular expression has no mark that ends it there and no whitespace that is dropped, unless the
-/// expression names the mark.
+/// The content that an [`AnswerParser`](crate::answer::AnswerParser) finds in such an answer
+/// conforms to the constraint. So a text of a regular expression has no mark that ends it there and
+/// no whitespace that is dropped, unless the expression names the mark.
 pub fn answer_constraint(family: Family, prompt_text: &str, constraint: Constraint) -> Constraint {
     answer_constraint_with(family, prompt_text, constraint, &|_| None)
 }
@@ -88,7 +88,7 @@ pub fn answer_constraint_with(
     ))
 }
 
-/// What begins with whitespace, which is dropped behind a mark.
+/// The regular expression of texts that begin with whitespace, which is dropped behind a mark.
 const BLANK: &str = "[ \\t\\r\\n](?s:.*)";
 
 /// Regular expressions of what begins with the mark of a thought or of an answer. A mark that the constraint itself
@@ -105,7 +105,7 @@ fn anywhere<'a>(constraint: &Constraint, marks: impl Iterator<Item = &'a str>) -
     (!marks.is_empty()).then(|| format!("(?s:.*)({})(?s:.*)", marks.join("|")))
 }
 
-/// Whether `constraint` asks for `mark` by its name.
+/// Returns true when `constraint` asks for `mark` by its name.
 fn names(constraint: &Constraint, mark: &str) -> bool {
     match constraint {
         Constraint::Regex(pattern) => pattern.replace('\\', "").contains(mark),
@@ -125,12 +125,14 @@ fn answer_alone(family: Family, constraint: Constraint) -> Constraint {
     }
 }
 
-/// What `constraint` asks of an answer, or calls of `tools` in its place, as under [`ToolChoice::Required`]. Reasoning comes
-/// before it as before any constraint, which [`answer_constraint_with`] lets. `None` where nothing marks the family's calls, so that
-/// no grammar tells them from an answer.
+/// The grammar of an answer under `constraint`, or of calls of `tools`, as under
+/// [`ToolChoice::Required`]. Reasoning comes before it as before any constraint, which
+/// [`answer_constraint_with`] lets.
+///
+/// `None` where nothing marks the family's calls, so that no grammar tells them from an answer.
 ///
 /// # Errors
-/// What [`tool_constraint_with`] refuses.
+/// Those of [`tool_constraint_with`].
 pub fn answer_or_calls(
     family: Family,
     tools: &[Tool],

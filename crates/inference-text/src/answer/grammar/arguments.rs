@@ -28,7 +28,7 @@ impl Style {
     }
 }
 
-/// What the root of a schema may say to be written property by property.
+/// The keywords of a root schema that is written property by property.
 const ROOT: [&str; 10] = [
     "type",
     "properties",
@@ -42,7 +42,7 @@ const ROOT: [&str; 10] = [
     "$id",
 ];
 
-/// What the schema of a string may say to be written as it is.
+/// The keywords of a string's schema that is written as it is.
 const STRING: [&str; 11] = [
     "type",
     "enum",
@@ -234,7 +234,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a property is any string or null, which are written alike.
+/// Returns true for a property that is any string or null, which are written alike.
 fn is_text_or_null(property: &Value) -> bool {
     let word = |kind: &Value| kind == "string" || kind == "null";
     let plain = |part: &Value| {
@@ -246,7 +246,7 @@ fn is_text_or_null(property: &Value) -> bool {
         || parts("anyOf").is_some_and(|parts| parts.iter().all(plain))
 }
 
-/// Whether all references lead to definitions, which stay where they are.
+/// Returns true when all references lead to definitions, which stay where they are.
 fn refers_to_definitions(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.iter().all(|(key, value)| match (key.as_str(), value) {

@@ -36,7 +36,7 @@ pub fn tool_constraint(
 /// whether the tokenizer calls it special or not.
 ///
 /// # Errors
-/// What [`tool_constraint`] refuses.
+/// Those of [`tool_constraint`].
 pub fn tool_constraint_with(
     family: Family,
     tools: &[Tool],
@@ -82,7 +82,7 @@ struct Writer<'a> {
     family: Family,
     tools: &'a [&'a Tool],
     ids: MarkIds<'a>,
-    /// Whether text may come before and instead of calls.
+    /// Text may come before and instead of calls.
     free: bool,
 }
 

@@ -78,7 +78,7 @@ fn matcher(constraint: &Constraint) -> Matcher {
     matcher
 }
 
-/// Whether the grammar takes the whole text, and may end there.
+/// Returns true when the grammar takes the whole text, and may end there.
 pub fn takes(constraint: &Constraint, text: &str) -> bool {
     let mut matcher = matcher(constraint);
     let ids = encode(text);

@@ -1,4 +1,4 @@
-//! What a constraint promises: whatever its grammar allows, the content that the parser finds holds to it.
+//! The promise of a constraint: the content that the parser finds in any allowed text holds to it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ const MESSAGES: [&str; 9] = [
     "<|eot|>",
 ];
 
-/// Whether a family's marks are tokens of their own.
+/// The form of a family's marks: tokens of their own, or text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Marks {
     Tokens,
@@ -127,7 +127,7 @@ impl Words {
         None
     }
 
-    /// Whether `text` is one that `constraint` asks for.
+    /// Returns true for a text that `constraint` asks for.
     fn holds(&self, constraint: &Constraint, text: &str) -> bool {
         let mut matcher = self.matcher(grammar(constraint));
         let ids: Vec<u32> = text.bytes().map(u32::from).collect();

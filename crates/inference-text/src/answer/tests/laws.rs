@@ -7,7 +7,7 @@ use crate::answer::{AnswerParser, Family};
 
 const FAMILIES: [Family; 24] = super::FAMILIES;
 
-/// What texts are made of here: marks, their parts, calls and their parts, words, whitespace.
+/// The parts of random texts: marks, their parts, calls and their parts, words, whitespace.
 const PARTS: &[&str] = &[
     "<|channel>thought\n",
     "<channel|>",
@@ -216,7 +216,7 @@ fn words() -> impl Strategy<Value = String> {
         .prop_filter("no mark", |text| !text.contains("<|"))
 }
 
-/// What a call's argument may be, nested.
+/// A random argument of a call, nested.
 fn argument() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),

@@ -68,7 +68,7 @@ fn gemma(value: &Value, quote: &str) -> String {
     }
 }
 
-/// What a template of the family writes for these calls.
+/// The text that a template of the family writes for these calls.
 fn written(family: Family, calls: &[(&str, Arguments)]) -> String {
     let json = |name_key: &str, key: &str| {
         calls

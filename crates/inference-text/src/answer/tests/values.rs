@@ -26,7 +26,7 @@ fn parse(family: Family, parts: &[&str]) -> Answer {
     collect(pieces)
 }
 
-/// What a text says, however it comes.
+/// Parses a text, with the same result wherever it is cut.
 fn read(family: Family, text: &str) -> Answer {
     let at_once = parse(family, &[text]);
     let cuts: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();

@@ -25,7 +25,7 @@ pub(crate) const MAX_DEPTH: usize = 128;
 /// Tokens between `{{` and `}}`; published templates stay below 200.
 const MAX_TAG_TOKENS: usize = 2000;
 const MAX_ELIFS: usize = 400;
-/// What one element of a list or map costs, in bytes.
+/// The cost of one element of a list or map, in bytes.
 const ELEMENT_BYTES: usize = 32;
 
 // Names that no template can write, as they are not identifiers.
@@ -139,7 +139,7 @@ fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     }
 }
 
-/// What one render has used so far.
+/// The amounts that one render has used so far.
 #[derive(Default)]
 struct Used {
     bytes: usize,

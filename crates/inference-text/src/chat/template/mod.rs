@@ -143,7 +143,7 @@ fn environment() -> Environment<'static> {
     env
 }
 
-/// What a template said with `raise_exception`.
+/// The message that a template raised with `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);

@@ -1,4 +1,4 @@
-//! What is compiled once, and how many compile at once.
+//! Constraints that are compiled once, and how many compile at once.
 
 use std::sync::Arc;
 use std::thread;

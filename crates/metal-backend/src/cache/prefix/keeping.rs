@@ -58,7 +58,7 @@ impl Next<'_> {
         self.of.ids().chunks_exact(BLOCK).skip(self.first)
     }
 
-    /// Whether both are copied at once: as many blocks, and not the same ones.
+    /// Returns true when both are copied at once: they have as many blocks, and not the same ones.
     fn goes_with(&self, other: &Next<'_>) -> bool {
         let is_same = self.parent == other.parent && self.ids().next() == other.ids().next();
         self.blocks == other.blocks && !is_same

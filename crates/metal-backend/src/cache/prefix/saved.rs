@@ -1,4 +1,4 @@
-//! What a prefix cache gives to files, and takes from them.
+//! Exchange of a prefix cache's parts with files.
 
 use std::cell::OnceCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What is forgotten first.
+//! Tests of the order in which prefixes are forgotten.
 
 use mlx_ffi::{Array, Device, use_device};
 use proptest::prelude::*;

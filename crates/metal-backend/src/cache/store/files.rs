@@ -84,7 +84,7 @@ pub(super) fn listed(folder: &Path, owner: u32, lineages: &mut Lineages) -> Vec<
     listed
 }
 
-/// Whether a name is what [`hex`](crate::cache::hex) makes of a digest's half.
+/// Returns true for a name that [`hex`](crate::cache::hex) can make of half a digest.
 fn is_digest(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -93,7 +93,7 @@ fn is_whole(name: &str) -> bool {
     name.strip_suffix(END).is_some_and(is_digest)
 }
 
-/// Whether [`partial`] made a name.
+/// Returns true for a name that [`partial`] can make.
 fn is_partial(name: &str) -> bool {
     let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(PARTIAL));
     let Some((inner, count)) = inner.and_then(|inner| inner.rsplit_once('.')) else { return false };

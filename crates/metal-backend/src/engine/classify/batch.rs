@@ -34,8 +34,8 @@ pub(super) fn rows(lengths: &[usize], chunk: usize) -> usize {
     rows
 }
 
-/// Whether a prompt of so many ids and a label is computed by itself, as a generation does it: where
-/// that is asked for, and where it outgrows a bounded context.
+/// Returns true when a prompt of so many ids and a label is computed by itself.
+/// It runs as a generation does: where the options ask for it, and beyond a bounded context.
 pub(super) fn is_alone(served: &Served, ids: usize, label: usize) -> bool {
     let total = ids + label.saturating_sub(1);
     served.alone || !Caches::new(&served.specs, served.storage, 1, total).can_join()
@@ -70,7 +70,7 @@ struct Pair {
     anew: bool,
 }
 
-/// What must be computed for a label after a prompt: its last id is not needed.
+/// The pairs to compute for a label after a prompt; the label's last id is not needed.
 fn pairs(
     job: &ClassifyJob,
     prompt: usize,
@@ -84,14 +84,14 @@ fn pairs(
     [0..alike, alike..end].into_iter().filter(|ids| !ids.is_empty()).map(pair).collect()
 }
 
-/// A batch on its way.
+/// A batch that is being computed.
 pub(super) struct Batch {
     /// Which of the job's prompts they are.
     prompts: Vec<usize>,
     run: Run,
     /// The hidden states whose logits are being read, and how many have been.
     reading: Option<(Array, usize)>,
-    /// What the run is about, once it is about labels.
+    /// The pairs that `run` computes; `None` while it computes the prompts.
     pairs: Option<Vec<Pair>>,
     /// The prompts' caches, kept for their labels.
     held: Option<Caches>,

@@ -85,12 +85,12 @@ impl Classification {
         Ok(())
     }
 
-    /// Whether everything is computed.
+    /// Returns true when all batches are computed.
     pub fn is_done(&self) -> bool {
         self.left.is_empty() && self.batch.is_none()
     }
 
-    /// What it cost, once it has ended with `active_bytes` in use.
+    /// Metrics of the classification, once it has ended with `active_bytes` in use.
     pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
         let (queued, started) = (self.job.queued_at, self.started);
         GenerateMetrics {

@@ -1,4 +1,4 @@
-//! What is asked of a classification, and what comes of it.
+//! The request and the result of a classification.
 
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub(crate) struct ClassifyJob {
     pub scenes: Vec<Option<Arc<Scene>>>,
     /// As the prompts.
     pub labels: Vec<Vec<u32>>,
-    /// Whether the whole logits are wanted.
+    /// The logits of the whole vocabulary are requested too.
     pub logits: bool,
     /// How the next id is drawn; `None`: it is the most likely one.
     pub draw: Option<Box<DrawOptions>>,
@@ -25,7 +25,7 @@ pub(crate) struct ClassifyJob {
     pub cancel: CancelToken,
     /// When the caller asked.
     pub queued_at: Instant,
-    /// Where the result goes. Dropped with a job that never ran, it tells that the model closed.
+    /// The channel for the result. Dropped with a job that never ran, it reports a closed model.
     pub reply: mpsc::Sender<Result<Vec<Scores>, Error>>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct DrawOptions {
     pub protected_ids: Vec<u32>,
 }
 
-/// What was computed for one prompt.
+/// The scores of one prompt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scores {
     /// The next id.

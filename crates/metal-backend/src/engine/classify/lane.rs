@@ -47,7 +47,7 @@ impl Lane {
         self.running.len()
     }
 
-    /// Whether the next batch waits for memory.
+    /// Returns true while the next batch waits for memory.
     pub fn waits(&self) -> bool {
         self.waits
     }
@@ -162,7 +162,7 @@ pub(in crate::engine) struct Done {
 }
 
 impl Done {
-    /// What it cost, with `active_bytes` in use now.
+    /// Metrics of the classification, with `active_bytes` in use now.
     pub fn metrics(&self, active_bytes: u64) -> GenerateMetrics {
         self.done.metrics(active_bytes)
     }

@@ -1,4 +1,4 @@
-//! Rows of ids on their way through the model.
+//! Rows of ids that pass through the model.
 
 use std::sync::Arc;
 use std::time::Duration;

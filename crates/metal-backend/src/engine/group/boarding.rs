@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layers::{Boarded, Boarding};
 
 impl Group {
-    /// Whether the next step can be taken in a pass of prompts.
+    /// Returns true when the next step can be taken in a pass of prompts.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
@@ -34,7 +34,8 @@ impl Group {
         Ok(Boarding { ids, caches, places: self.capture.places() })
     }
 
-    /// Takes the rows back from a pass of prompts, which is on its way, and ends their step. The next turn takes the next one.
+    /// Takes the rows back from a pass of prompts, which is in flight, and ends their step.
+    /// The next scheduling step takes the next one.
     ///
     /// # Errors
     /// Those of MLX before a row left, which end the whole group.
@@ -53,7 +54,8 @@ impl Group {
         self.end_step(served, (unread, Some(logits)), (prefixes, None), clock)
     }
 
-    /// Whether the step of this turn was taken in a pass of prompts or queued behind one, which is asked once a turn.
+    /// Returns true when the batch has stepped already in this scheduling step, and resets that.
+    /// It did so in a pass of prompts, or behind one.
     pub fn take_has_stepped(&mut self) -> bool {
         std::mem::take(&mut self.has_stepped)
     }

@@ -49,7 +49,7 @@ impl Group {
         Ok(Drawn::new(draws, &self.slots))
     }
 
-    /// What belongs to rows, of what belongs to slots.
+    /// Gathers the entries of the live rows from a per-slot array.
     pub(super) fn of_rows(&self, of_slots: &Array) -> mlx_ffi::Result<Array> {
         match self.rows.len() == self.caches.slots() {
             true => of_slots.share(),

@@ -10,8 +10,8 @@ use super::Group;
 use crate::error::Result;
 
 impl Group {
-    /// Whether the row, which is computed by itself, has ids that a step computed before it was preempted and that its
-    /// caches do not hold yet.
+    /// Returns true when the row, which is computed by itself, has ids to replay.
+    /// A step computed them before the row was preempted, and its caches do not hold them yet.
     pub(super) fn replays(&self, served: &Served) -> bool {
         let [row] = &self.rows[..] else { return false };
         served.alone && self.held() + 1 < row.ids.len() && !row.is_cancelled()

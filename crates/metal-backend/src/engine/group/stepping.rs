@@ -44,8 +44,8 @@ impl Group {
         self.take_step(any_goes_on, served, (prefixes, Some(dispatcher)), clock)
     }
 
-    /// Whether its next step can be queued behind a part of prompts that is on its way, with the buffers as they are: slots stay vacant that
-    /// rows leave, and none are to be given up.
+    /// Returns true when the next step can be queued behind a pass of prompts in flight.
+    /// The buffers stay as they are: slots that rows leave stay vacant, and none are given up.
     pub fn can_step_behind(&self, served: &Served) -> bool {
         served.keeps_slots
             && self.sparse <= SPARSE_STEPS
@@ -55,8 +55,9 @@ impl Group {
             && self.any_goes_on(&served.model)
     }
 
-    /// One step behind a part of prompts that is on its way: the device goes on with it while rows join whose prompts end with the part.
-    /// The next turn takes the next one.
+    /// One step behind a pass of prompts in flight.
+    /// The device goes on with it while rows join whose prompts end with the pass. The next
+    /// scheduling step takes the next one.
     ///
     /// # Errors
     /// Those of MLX before a row left, which end the whole group.
@@ -92,7 +93,7 @@ impl Group {
         self.end_step(served, (unread, logits), others, clock)
     }
 
-    /// Whether any row's next step is of use.
+    /// Returns true when any row's next step is of use.
     pub(super) fn any_goes_on(&self, model: &Decoder) -> bool {
         let goes_on = |(row, slot): (&Row, &usize)| {
             let unread = usize::from(self.drawn.as_ref().is_some_and(|drawn| drawn.has(*slot)));

@@ -162,7 +162,7 @@ impl From<Inspection> for Done {
 }
 
 impl Done {
-    /// What it cost, with `active_bytes` in use now, and `peak_bytes` at most until now.
+    /// Metrics of the inspection, with `active_bytes` in use now and `peak_bytes` at most so far.
     pub fn metrics(&self, peak_bytes: u64, active_bytes: u64) -> GenerateMetrics {
         GenerateMetrics {
             peak_memory_bytes: self.metrics.peak_memory_bytes.max(peak_bytes),

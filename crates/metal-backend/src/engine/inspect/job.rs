@@ -1,4 +1,4 @@
-//! What is asked of an inspection.
+//! The request of an inspection.
 
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -18,13 +18,13 @@ pub(crate) struct InspectJob {
     pub scene: Option<Arc<Scene>>,
     /// Layers of the model, each once.
     pub layers: Vec<usize>,
-    /// Whether the weights are wanted too.
+    /// The attention weights are requested too.
     pub weights: bool,
     /// Ends it.
     pub cancel: CancelToken,
     /// When the caller asked.
     pub queued_at: Instant,
-    /// Where the result goes. Dropped with a job that never ran, it tells that the model closed.
+    /// The channel for the result. Dropped with a job that never ran, it reports a closed model.
     pub reply: mpsc::Sender<Result<Vec<LayerAttention>, Error>>,
 }
 

@@ -6,7 +6,7 @@ use mlx_ffi::Array;
 use crate::error::{Error, Result};
 use crate::layers::HeadSizes;
 
-/// What is told of a layer over `n` positions, all 0.
+/// The result for a layer over `n` positions, all 0.
 pub(super) fn empty(
     layer: usize,
     heads: HeadSizes,

@@ -1,4 +1,4 @@
-//! One prompt on its way through the layers, and what is taken out there.
+//! One prompt that passes through the layers, and what is taken out there.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ impl Inspection {
         Inspection { job, started, caches, done, pass, eyes, layers, needed, peak_bytes }
     }
 
-    /// Whether everything is computed.
+    /// Returns true when all of the prompt is computed.
     pub fn is_done(&self) -> bool {
         self.done == self.job.ids.len()
     }
@@ -123,7 +123,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// What it cost until now.
+    /// Metrics of the inspection until now.
     pub fn metrics(&self) -> GenerateMetrics {
         let (queued, started) = (self.job.queued_at, self.started);
         GenerateMetrics {

@@ -13,9 +13,10 @@ use serde_json::Value as Json;
 use crate::engine::shared::Shared;
 use crate::error::Result;
 
-/// What an order is about that ends the group.
+/// The topic of an order that ends the group.
 pub(super) const BROKEN: &str = "broken";
-/// What a rank answers once it has loaded the model, with the bytes that it may take, and once it has nothing left to compute.
+/// The topic of a rank's answer once it has loaded the model, with the bytes that it may take.
+/// It answers so again once it has nothing left to compute.
 pub(super) const READY: &str = "ready";
 /// For the thread to hear why, once an operation has failed.
 const SOON: Duration = Duration::from_millis(500);
@@ -24,7 +25,7 @@ const SOON: Duration = Duration::from_millis(500);
 pub(in crate::engine) struct Listener<'a> {
     /// Rank 0's engine, which may wait for a request.
     pub engine: Box<dyn FnOnce(String) + Send>,
-    /// Where callers look.
+    /// The state that callers read.
     pub shared: &'a Arc<Shared>,
 }
 
@@ -73,14 +74,14 @@ impl Lost {
     }
 }
 
-/// What the thread hears.
+/// The receivers of what the thread hears.
 pub(super) struct Watched {
     pub orders: Receiver<Vec<u8>>,
     pub ready: Receiver<u64>,
     pub lost: Arc<Lost>,
 }
 
-/// Where the thread tells it.
+/// The thread's own side, with the senders of what it hears.
 struct Ears {
     group: Group,
     orders: Sender<Vec<u8>>,

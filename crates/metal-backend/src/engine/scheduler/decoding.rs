@@ -20,7 +20,7 @@ const SPARE: usize = 8;
 /// Steps between two clean-ups of the allocator's cache.
 const CLEAR_CACHE_EVERY: usize = 256;
 
-/// What a step gives; a panic in it is its error.
+/// Runs a step and returns its outcome; a panic in it is its error.
 pub(super) fn caught(step: impl FnOnce() -> Result<Stepped>) -> Result<Stepped> {
     catch_unwind(AssertUnwindSafe(step))
         .unwrap_or_else(|panic| Err(panicked("the step", &*panic).into()))

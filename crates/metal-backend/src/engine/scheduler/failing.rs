@@ -1,5 +1,5 @@
-//! What becomes of requests whose work failed: for want of memory they begin again once, and the rest of
-//! a batch goes on with what fits.
+//! Requests whose work failed.
+//! For want of memory they begin again once, and the rest of a batch goes on with what fits.
 
 use std::rc::Rc;
 
@@ -109,7 +109,7 @@ impl Scheduler<'_> {
                 return;
             }
         }
-        // Copies that were on their way may have no values, and nothing tells which.
+        // Copies that were in flight may have no values, and nothing tells which.
         memory::wait_for_device();
         self.dispatcher.forget();
         while self.prefixes.cache.evict(u64::MAX) {}

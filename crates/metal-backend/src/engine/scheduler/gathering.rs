@@ -1,5 +1,6 @@
-//! What the plan decides from, gathered as plain data. The clock, the memory in use and the watch are read here,
-//! once a turn; what changes the memory meanwhile has it read again.
+//! The plan's inputs, gathered as plain data.
+//! The clock, the memory in use and the watch are read here, once in each scheduling step. Changes
+//! of the memory meanwhile have it read again.
 
 use std::time::Instant;
 
@@ -44,13 +45,13 @@ impl Scheduler<'_> {
         Memory { limit, left, fixed, idle, rows: self.set_aside() }
     }
 
-    /// Whether anything waits to begin.
+    /// Returns true when anything waits to begin.
     pub(super) fn anything_waits(&self) -> bool {
         let lanes = [self.classifications.next_queued(), self.inspections.next_queued()];
         !self.queue.is_empty() || !self.preempted.is_empty() || lanes.iter().any(Option::is_some)
     }
 
-    /// Whether anything runs that holds memory, and gives it up once it ends.
+    /// Returns true when anything runs that holds memory, which it gives up once it ends.
     pub(super) fn anything_goes_on(&self) -> bool {
         let lanes = self.classifications.set_aside() + self.inspections.set_aside();
         let begun = self.prefills.iter().any(|prefill| !prefill.holds_nothing());
@@ -81,7 +82,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// What can be freed without taking anything from a request that runs.
+    /// Memory that can be freed without taking anything from a request that runs.
     pub(super) fn spare(&self) -> Spare {
         let vacant = |group: &Group| group.caches().slots() - group.rows().len();
         Spare {
@@ -141,7 +142,7 @@ impl Scheduler<'_> {
         Budget::ahead(row.ids.len(), row.max_tokens - row.generated())
     }
 
-    /// What a request asks for.
+    /// The size of a request.
     pub(super) fn wanted(&self, job: &Job) -> Wanted {
         Wanted {
             prompt: job.ids.len(),
@@ -153,7 +154,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// What a row asks for that begins again.
+    /// The size of a row that begins again.
     fn wanted_again(&self, row: &Row) -> Wanted {
         Wanted {
             prompt: row.ids.len(),

@@ -1,4 +1,4 @@
-//! What the scheduler is told: requests that arrive, requests that are cancelled.
+//! Messages to the scheduler: requests that arrive, requests that are cancelled.
 
 use std::rc::Rc;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
@@ -19,7 +19,7 @@ use crate::sampling::is_greedy;
 const KEPT_IDLE: Duration = Duration::from_secs(1);
 
 impl Scheduler<'_> {
-    /// Whether there is nothing to do until a command arrives.
+    /// Returns true when there is nothing to do until a command arrives.
     pub(super) fn is_idle(&self) -> bool {
         !self.anything_waits() && self.running() == 0
     }
@@ -36,7 +36,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// What arrived, and the numbers of those that were cancelled: the same in all ranks.
+    /// Commands that arrived, and the numbers of cancelled requests: the same in all ranks.
     fn gather_orders(&mut self) -> Result<(Vec<Command>, Vec<u64>)> {
         let ranks = Rc::clone(&self.served.ranks);
         if ranks.follow() {

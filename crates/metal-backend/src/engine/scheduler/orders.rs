@@ -11,7 +11,7 @@ use crate::engine::job::{Command, Job};
 use crate::engine::prompt_logprobs::PromptLogprobs;
 use crate::engine::shared::Sender as JobSender;
 
-/// What a turn begins with.
+/// The orders at the beginning of a scheduling step.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct TurnOrders {
     /// Requests that arrived.
@@ -22,7 +22,7 @@ pub(super) struct TurnOrders {
     pub closes: bool,
 }
 
-/// What a request computes.
+/// The work of a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     Generate {
@@ -37,7 +37,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// What `command` asks to compute; `None`: nothing.
+    /// The work that `command` asks for; `None` where it computes nothing.
     pub fn of(command: &Command) -> Option<Order> {
         match command {
             Command::Run(job) => Some(Order::Generate {

@@ -33,7 +33,7 @@ fn keep_prompts(
     prefixes.keep(&rows.collect::<Vec<_>>(), &prefill.caches, Moment::Prefill)
 }
 
-/// What takes no longer was there already.
+/// The longest wait for steps that had ended already.
 const AT_ONCE: Duration = Duration::from_micros(100);
 
 impl Scheduler<'_> {
@@ -105,7 +105,7 @@ impl Scheduler<'_> {
         if stop < self.served.usable().least { 0 } else { stop }
     }
 
-    /// What a turn is to compute of prompts, of which a batch may take its step in their pass.
+    /// The work on prompts of a scheduling step; `batch` may take its step in their pass.
     pub(super) fn next_part(&self, turn: usize, batch: Option<usize>) -> Option<Part> {
         let Served { model, chunk, budget, .. } = self.served;
         let waiting: Vec<_> = self.prefills.iter().map(|prefill| prefill.waiting(*chunk)).collect();

@@ -1,8 +1,8 @@
-//! What the scheduler reads of the clock and the memory.
+//! The clock and the memory, as the scheduler reads them.
 
 use std::time::{Duration, Instant};
 
-/// What was read at one time.
+/// The memory in use at one time, and the origin of times.
 pub(super) struct Reading {
     /// Times are told as what has passed since then.
     born: Instant,
@@ -18,7 +18,7 @@ impl Reading {
         Reading { born: Instant::now(), fixed: 0, idle: 0 }
     }
 
-    /// What had passed at that time.
+    /// The time from the first reading to `at`.
     pub fn since(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.born)
     }

@@ -57,7 +57,7 @@ fn request(served: &Served, number: usize, may_draw: bool) -> (Prefill, Generati
     (Prefill::new(Row::new(job, sampler, most), caches, 0, may_draw), generation)
 }
 
-/// What requests say, each by itself.
+/// The tokens of requests, each by itself.
 fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
     let mut dispatcher = Dispatcher::default();
     let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
@@ -168,16 +168,16 @@ fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
     }
 }
 
-/// Where rows take a step beside others' prompts.
+/// The order of rows' steps and others' prompts beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Steps {
     /// In the pass of the prompts.
     InPass,
-    /// Behind the pass, while it is on its way.
+    /// Behind the pass, while it is in flight.
     Behind,
 }
 
-/// What requests say that decode beside others' prompts.
+/// The tokens of requests that decode beside others' prompts.
 fn beside(
     served: &Served,
     all: usize,

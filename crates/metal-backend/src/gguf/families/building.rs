@@ -1,4 +1,4 @@
-//! What the tables of architectures are built of: changes, and keys that several have.
+//! Parts of the tables of architectures: changes, and keys that several have.
 
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Metadata, Modules, Rows};

@@ -210,7 +210,7 @@ fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 /// The factors of Granite's models.
 ///
 /// # Errors
-/// What is no number.
+/// A value that is no number.
 pub(super) fn granite_factors(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let usual = (metadata.head_dim()? as f64).sqrt().recip();
     for (theirs, key, usual) in [
@@ -282,7 +282,7 @@ fn cohere2(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 /// Layers with a window beside ones without: those that the file lists, else every one with the number `turn`.
 ///
 /// # Errors
-/// What is no list of flags.
+/// A value that is no list of flags.
 pub(super) fn windowed(
     metadata: &Metadata<'_>,
     config: &mut Config,

@@ -1,4 +1,4 @@
-//! What is known of each architecture: its names, what its files store otherwise, and its own metadata.
+//! The tables of architectures: names, tensors stored in another form, and own metadata.
 
 mod building;
 mod gemma;

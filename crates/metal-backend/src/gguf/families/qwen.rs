@@ -181,8 +181,8 @@ fn heads_of_group(metadata: &Metadata<'_>) -> Result<u64> {
     Ok(heads / groups)
 }
 
-/// What Qwen 3 Next stores otherwise: decays, and two projections as one. Of each head of keys, the rows of one projection
-/// stand before those of the other.
+/// Changes of Qwen 3 Next: decays, and two projections that are stored as one.
+/// Of each head of keys, the rows of one projection stand before those of the other.
 fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     let size = heads_of_group(metadata)?;
     let rows = match tensor {
@@ -193,7 +193,7 @@ fn paired_heads(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     Ok(Change { rows, ..decays(tensor) })
 }
 
-/// What Qwen 3.5 stores otherwise: decays, and heads of values in another order.
+/// Changes of Qwen 3.5: decays, and heads of values in another order.
 fn tiled(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     let groups = metadata.required("ssm.group_count")?;
     let tiles = Tiles { groups, heads: heads_of_group(metadata)? };

@@ -127,7 +127,7 @@ impl Case<'_> {
         names.map(one).collect()
     }
 
-    /// What is told of its text encoder: the prompt's part, and the VAE's inputs.
+    /// The recorded values under `key`, such as the inputs of the VAE.
     pub fn told(&self, key: &str) -> &Value {
         &self.json[key]
     }

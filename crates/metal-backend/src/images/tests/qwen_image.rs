@@ -167,7 +167,7 @@ fn guidance_that_is_asked_for_leads_away_from_the_empty_text() {
     }
 }
 
-/// What is told of a bad request of `name`.
+/// The error for a bad request of `name`.
 fn refused(name: &'static str, change: impl FnOnce(&mut ImageRequest)) -> String {
     let studio = Studio::plain(name);
     let mut asked = Golden::read(name).cases()[0].request();

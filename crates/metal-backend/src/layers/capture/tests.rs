@@ -67,7 +67,7 @@ const NEMOTRON_MOE: &str = r#"{
     "moe_shared_expert_intermediate_size": 96, "n_group": 1, "topk_group": 1,
     "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_shared_experts": 1
 }"#;
-/// What each half adds is multiplied.
+/// Each half's output is scaled before it is added to the stream.
 pub(in crate::layers) const GRANITE: &str = r#"{
     "model_type": "granite", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
     "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 90, "rms_norm_eps": 1e-5,
@@ -105,7 +105,7 @@ const DEEPSEEK: &str = r#"{
     "moe_intermediate_size": 64, "first_k_dense_replace": 1, "norm_topk_prob": true,
     "quantization": {"bits": 4, "group_size": 64}
 }"#;
-/// Large heads, normed values, borrowed keys, and inputs and scales of layers.
+/// Large heads, normed values, shared keys, and inputs and scales of layers.
 const GEMMA_4: &str = r#"{
     "model_type": "gemma4_text", "hidden_size": 64, "intermediate_size": 96,
     "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,

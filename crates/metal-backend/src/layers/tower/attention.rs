@@ -24,7 +24,7 @@ pub(crate) struct TowerAttention {
     /// Over each head of queries, of keys and of values.
     pub norms: Option<[RmsNorm; 3]>,
     pub out: ClippedLinear,
-    /// What scores are multiplied with.
+    /// The factor of scores.
     pub scale: f32,
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct TowerBlock {
     pub out_norms: Option<[RmsNorm; 2]>,
 }
 
-/// What goes from block to block.
+/// The values passed from block to block.
 #[derive(Debug)]
 pub(crate) struct Passed {
     /// `[1, n, hidden_size]`.
@@ -95,7 +95,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// What a first block gets.
+    /// The input of a first block.
     pub fn new(x: Array) -> Passed {
         Passed { x, normed: None }
     }
@@ -107,7 +107,7 @@ impl Passed {
 }
 
 impl TowerBlock {
-    /// What goes to the `next` block, if there is one.
+    /// Computes the input of the `next` block, or the result if there is none.
     pub fn forward(
         &self,
         Passed { x, normed }: &Passed,

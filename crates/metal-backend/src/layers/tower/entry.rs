@@ -6,7 +6,7 @@ use super::block::TowerNorm;
 use crate::layers::Linear;
 use crate::sight::Patches;
 
-/// What makes a vector of each patch.
+/// Makes a vector of each patch.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// A convolution whose kernel is a patch: a product with the patch's values.
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub dtype: Dtype,
 }
 
-/// What is added for the place of a patch.
+/// The encoding of a patch's position: a vector that is added to its own.
 #[derive(Debug)]
 pub(crate) enum PatchPositions {
     /// Nothing.
@@ -55,7 +55,7 @@ impl Entry {
 }
 
 impl PatchPositions {
-    /// What is added to the patches, `[n, hidden_size]`.
+    /// The vectors to add to the patches, `[n, hidden_size]`.
     fn of(&self, patches: &Patches) -> Result<Option<Array>> {
         match self {
             PatchPositions::None => Ok(None),

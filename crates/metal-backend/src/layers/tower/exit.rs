@@ -6,7 +6,7 @@ use super::block::TowerNorm;
 use crate::kernels::Activation;
 use crate::layers::{LayerNorm, Linear, RmsNorm};
 
-/// What makes the language model's vectors of those behind the last block.
+/// Makes the language model's vectors of those behind the last block.
 #[derive(Debug)]
 pub(crate) enum Exit {
     /// The mean of squares of patches, normed and projected (Gemma 3).
@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     /// The mean of squares of patches, made wider and shifted, normed and projected (Gemma 4).
     Scaled {
         pool: i32,
-        /// What is taken away, and then multiplied with: `[hidden_size]` each.
+        /// Subtracted first, then multiplied with: `[hidden_size]` each.
         standard: Option<[Array; 2]>,
         norm: RmsNorm,
         projection: Linear,

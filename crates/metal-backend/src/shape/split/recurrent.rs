@@ -1,4 +1,5 @@
-//! What a rank computes of a layer with a recurrent state: some heads or channels, each with a state of its own.
+//! A rank's part of a layer with a recurrent state: some heads or channels.
+//! Each has a state of its own.
 
 use std::ops::Range;
 
@@ -83,17 +84,17 @@ pub(in crate::shape) fn keyed_delta_of_rank(
     (cut, with_heads(sizes, &own))
 }
 
-/// What a rank has of a Mamba 2 layer.
+/// A rank's part of a Mamba 2 layer.
 pub(in crate::shape) struct Mambas {
     pub w: Weights,
     /// The sizes of this part.
     pub sizes: MambaSizes,
-    /// Where several ranks have heads of the same group: what their norms need.
+    /// Set where several ranks have heads of one group: the data that their norms need.
     pub shared: Option<SharedGroup>,
 }
 
-/// What this rank has of the Mamba 2 layer under `w`: some groups with all their heads; where ranks outnumber groups,
-/// some heads of one.
+/// This rank's part of the Mamba 2 layer under `w`: some groups with all their heads.
+/// With more ranks than groups it is some heads of one.
 pub(in crate::shape) fn mamba_of_rank(w: &Weights, sizes: MambaSizes) -> Mambas {
     let all = || Mambas { w: w.clone(), sizes, shared: None };
     let Some(ranks) = w.ranks() else { return all() };

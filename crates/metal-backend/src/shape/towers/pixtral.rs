@@ -12,7 +12,7 @@ use crate::weights::Weights;
 
 const EPS: f32 = 1e-5;
 
-/// Where released checkpoints, converted ones and those of transformers 5 have the tower.
+/// The tower's names in released checkpoints, converted ones and those of transformers 5.
 const TOWERS: [&str; 3] = ["vision_tower.vision_model", "vision_tower", "model.vision_tower"];
 
 /// The tower and its projector into `width` values, whose norm has the text's `eps`, where the checkpoint

@@ -8,7 +8,7 @@ use crate::layers::{
 };
 use crate::weights::{Linears, Weights};
 
-/// Where released checkpoints, those of transformers 5 and converted ones have the tower.
+/// The tower's names in released checkpoints, those of transformers 5 and converted ones.
 const TOWERS: [&str; 4] = [
     "vision_tower.vision_model",
     "model.vision_tower.vision_model",

@@ -20,10 +20,10 @@ const COUNTED: [&str; 7] = [
 /// to 8 bits. Nothing of these is rounded so here.
 const OF_PACKED_CACHES: [&str; 5] = ["k_scale", "v_scale", "q_scale", "prob_scale", "kv_scale"];
 
-/// What the scales of keys and values are called where they stand at the projections.
+/// The names of the scales of keys and values where they stand at the projections.
 const OF_PROJECTIONS: [&str; 2] = ["k_proj.output_scale", "v_proj.output_scale"];
 
-/// Whether a tensor changes nothing of what any model computes that is known here.
+/// Returns true for a tensor that no model known here computes with.
 pub(crate) fn is_of_no_use(name: &str, header: &TensorHeader) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     let is_scale = || {
@@ -38,7 +38,8 @@ pub(crate) fn is_of_no_use(name: &str, header: &TensorHeader) -> bool {
 /// The most scales of an attention: one for each head.
 const MOST_SCALES: u64 = 1024;
 
-/// Whether it is the square of ones and zeros that hides later positions (`attn.bias` of GPT-2 and its heirs).
+/// Returns true for the square of ones and zeros that hides later positions.
+/// It is `attn.bias` of GPT-2 and its heirs.
 fn is_mask(name: &str, header: &TensorHeader) -> bool {
     let is_named = ["attn.bias", "attention.bias"].iter().any(|end| {
         name.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))

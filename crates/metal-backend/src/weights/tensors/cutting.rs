@@ -45,7 +45,7 @@ impl Weights {
         groups.and_then(|groups| columns.checked_div(groups)).unwrap_or(1).max(1)
     }
 
-    /// What this rank has of the tensor `name`.
+    /// This rank's cut of the tensor `name`.
     pub(super) fn cut_of(&self, name: &str) -> Option<&Cut> {
         let module = match name {
             "weight" | "scales" | "biases" | "bias" => last(&self.prefix),
@@ -62,7 +62,7 @@ impl Weights {
         self.cut_of("weight").filter(|cut| cut.leaves_terms()).map_or(columns, Cut::of)
     }
 
-    /// What ranks do with the result of the module under this cursor.
+    /// How ranks combine the results of the module under this cursor.
     pub(super) fn together(&self) -> Together {
         match (self.ranks(), self.cut_of("weight")) {
             (Some(group), Some(cut)) if cut.leaves_terms() => Together::Sum(group.clone()),

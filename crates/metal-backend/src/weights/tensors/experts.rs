@@ -171,8 +171,8 @@ impl Weights {
         Ok(linears.try_into().expect("one for each part"))
     }
 
-    /// Whether the tensor `name` of matrices of `[experts, output, input]` has rows for inputs, as Qwen 3 VL's
-    /// experts are released. Where both sides are equal it does not.
+    /// Returns true when the tensor `name`, of matrices of `[experts, output, input]`, has rows for
+    /// inputs. Qwen 3 VL's experts are released so. With both sides equal it returns false.
     pub fn is_turned(&self, name: &str, [experts, output, input]: [i32; 3]) -> bool {
         output != input && self.shape(name).is_some_and(|shape| shape == [experts, input, output])
     }

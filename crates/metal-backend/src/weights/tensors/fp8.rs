@@ -83,7 +83,7 @@ impl Weights {
     }
 }
 
-/// What shares a scale of floats of 8 bits.
+/// The values that share a scale of floats of 8 bits.
 pub(crate) enum Fp8Scales {
     /// The whole tensor.
     One,
@@ -92,7 +92,7 @@ pub(crate) enum Fp8Scales {
 }
 
 impl Fp8Scales {
-    /// What shares a scale of `scale`; `None` where it has no scales of the tensor.
+    /// The values that share a scale of `scale`; `None` where it has no scales of the tensor.
     pub fn of(tensor: &TensorHeader, scale: &TensorHeader, format: Fp8Format) -> Option<Fp8Scales> {
         let are_exponents = scale.dtype == Dtype::U8 && (scale.is_e8m0 || format.has_exponents);
         if scale.is_fp8 || !(scale.dtype.is_float() || are_exponents) {
@@ -113,7 +113,8 @@ impl Fp8Scales {
         format.block.and_then(of).or_else(|| of(whole)).or(one_each).or_else(one)
     }
 
-    /// What the floats of 8 bits `bytes` stand for with their `scales`, which are floats or exponents of two.
+    /// Unpacks the floats of 8 bits `bytes` with their `scales`, which are floats or exponents of
+    /// two.
     ///
     /// # Errors
     /// Those of MLX.

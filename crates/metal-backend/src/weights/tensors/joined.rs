@@ -102,7 +102,7 @@ fn in_order(linear: Linear, rows: &[Range<i32>], kernels: Kernels) -> Result<Lin
     Ok(Linear::new(Weight { matrix, kernels }, bias).with_lora(lora))
 }
 
-/// Whether the rows of all can be those of one matrix.
+/// Returns true when the rows of all can be those of one matrix.
 fn have_one_form(linears: &[Linear]) -> bool {
     let form = |linear: &Linear| {
         let matrix = match &linear.weight().matrix {

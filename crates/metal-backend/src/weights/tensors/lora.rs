@@ -53,7 +53,7 @@ impl Weights {
     }
 }
 
-/// What the rank has of `factor` along `axis`, a copy of it alone.
+/// The rank's part of `factor` along `axis`, as a copy of that part alone.
 pub(super) fn of_rank(factor: &Array, axis: i32, cut: &Cut) -> Result<Array> {
     let part = |range: &std::ops::Range<i32>| ops::slice_axis(factor, axis, range.start, range.end);
     let parts = cut.ranges().iter().map(part).collect::<mlx_ffi::Result<Vec<_>>>()?;

@@ -17,8 +17,8 @@ impl Weights {
         self.shared.stage.as_ref()
     }
 
-    /// What `build` makes of a cursor here for a part of the model. Where another rank has the part, shapes are checked,
-    /// and every tensor is an empty stand-in.
+    /// Calls `build` with a cursor here for a part of the model. Where another rank has the part,
+    /// shapes are checked, and every tensor is an empty placeholder.
     ///
     /// # Errors
     /// Those of `build`.
@@ -38,7 +38,7 @@ impl Weights {
         self.stage().is_none_or(|stage| stage.has(part))
     }
 
-    /// Whether tensors below this cursor are empty stand-ins.
+    /// Returns true when tensors below this cursor are empty placeholders.
     pub(super) fn describes(&self) -> bool {
         self.shared.only_describe || !self.has_part(self.part)
     }

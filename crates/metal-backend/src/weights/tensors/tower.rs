@@ -1,4 +1,4 @@
-//! What towers have and language models have not.
+//! Tensors of towers, in forms that language models do not have.
 
 use mlx_ffi::{Array, dequantize, ops};
 

@@ -65,7 +65,8 @@ impl Weights {
         (self.cut(cut.into_iter().map(|cut| (name, cut)).collect()), rows)
     }
 
-    /// What makes logits of all ids of those of an output layer, where not every rank computes all.
+    /// How ranks put together an output layer's logits; `None` where each computes those of all
+    /// ids.
     pub fn split_logits(&self, vocab_size: i32) -> Option<SplitLogits> {
         if let Some(stage) = self.stage() {
             return Some(SplitLogits::OfLast(stage.logits(vocab_size)));

@@ -7,7 +7,7 @@ use inference_core::{
 
 use super::{Walk, prompt};
 
-/// What a caller sees of a generation.
+/// The parts of a generation that a caller sees.
 #[derive(Debug, PartialEq)]
 struct Seen {
     prompt: Option<Vec<Token>>,
@@ -63,7 +63,7 @@ fn forced(id: u32) -> GenerateOptions {
     GenerateOptions { logit_bias: [(id, 1000.0)].into(), ..likeliest() }
 }
 
-/// What each option is set to.
+/// Sets each option to a value that shows.
 fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
     let marks = ReasoningMarks { open: mark.to_owned(), close: format!("{mark}{mark}") };
     let cancel = CancelToken::new();

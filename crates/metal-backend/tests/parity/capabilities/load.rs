@@ -19,7 +19,7 @@ use crate::ranks::{Work, free_addresses, of_ranks};
 /// Bytes that may be kept for reuse.
 const CACHE: u64 = 123 << 20;
 
-/// What each option is set to.
+/// Sets each option to a value that shows.
 fn asked(adapter: &Path) -> LoadOptions {
     LoadOptions {
         backend: Some("none of these".to_owned()),
@@ -232,7 +232,7 @@ fn long(model: &dyn TextModel) -> Generation {
     first
 }
 
-/// Whether two requests run at once.
+/// Returns true when two requests run at once.
 fn both_run(model: &dyn TextModel) -> bool {
     let _both = [long(model), long(model)];
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -242,7 +242,7 @@ fn both_run(model: &dyn TextModel) -> bool {
     model.status().running == 2
 }
 
-/// Whether a second request begins only when the first one is gone.
+/// Returns true when a second request begins only when the first one is gone.
 fn waits(model: &dyn TextModel) -> bool {
     let mut first = long(model);
     let second = model.generate(&Prompt::Ids(prompt(8)), &greedy(1)).unwrap();

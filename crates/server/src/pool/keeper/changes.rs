@@ -27,7 +27,7 @@ impl Pool {
         self.catalogue().names().find(asked, makes)
     }
 
-    /// What is told of the model called `name`, whatever it makes.
+    /// The report of the model called `name`, of whatever kind.
     ///
     /// # Errors
     /// 404 for a name that no model has.

@@ -1,4 +1,4 @@
-//! What the table asks for, done.
+//! Carries out the effects that the table asks for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::pool::loaded::Any;
 use crate::pool::models::LoadFailure;
 use crate::pool::slots::Effect;
 
-/// What is done without the table's lock.
+/// Work that is done without the table's lock.
 enum Todo {
     Measure(usize),
     Load(usize),

@@ -35,7 +35,7 @@ const VERSIONS: [&str; 3] = ["2026-10-21", "2023-06-01", "2023-01-01"];
 /// The request's fields for options of the contract that have other names.
 const NAMES: &[(&str, &str)] = &[("stop", "stop_sequences")];
 
-/// What a request asks for.
+/// The fields of a request, read and checked.
 struct Asks {
     conversation: Conversation,
     options: GenerateOptions,
@@ -122,7 +122,7 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Asks> {
     Ok(Asks { conversation, options, names, thoughts, most_calls: calls.most })
 }
 
-/// Whether the protocol's version, where the client names one, is known.
+/// Checks that the protocol's version, where the client names one, is known.
 fn check_version(headers: &HeaderMap) -> Result<()> {
     match headers.get("anthropic-version") {
         Some(version) if !VERSIONS.iter().any(|known| version == *known) => {

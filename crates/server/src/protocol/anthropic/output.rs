@@ -13,7 +13,7 @@ use crate::protocol::conversation::{Conversation, bounded};
 /// The least `budget_tokens`.
 const LEAST_BUDGET: usize = 1024;
 
-/// What is done with thoughts.
+/// How thoughts are written in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thoughts {
     /// They are told.
@@ -22,19 +22,19 @@ pub enum Thoughts {
     Omitted,
 }
 
-/// What the two fields ask for.
+/// The form of the answer, from `thinking` and `output_config`.
 #[derive(Debug)]
 pub struct Output {
-    /// What is done with thoughts.
+    /// How thoughts are written in the answer.
     pub thoughts: Thoughts,
-    /// What the answer holds to.
+    /// The constraint that the answer holds to.
     pub constraint: Option<Constraint>,
 }
 
-/// What `thinking` asks for.
+/// The mode that `thinking` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thinking {
-    /// What the model does by itself.
+    /// The template's default.
     Own,
     On,
     Off,
@@ -43,7 +43,7 @@ enum Thinking {
 /// Takes `thinking` and `output_config`, and tells the template of `conversation` how much to think.
 ///
 /// # Errors
-/// What means nothing, or what the template does not know.
+/// A value means nothing, or the template does not know it.
 pub fn output(
     reader: &mut Reader,
     limits: &Limits,

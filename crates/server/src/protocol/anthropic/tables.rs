@@ -33,7 +33,7 @@ pub const CACHE: &[Field] = &[
 ];
 const METADATA: &[Field] = &[nothing("user_id", Kind::Text, "A name for the user.")];
 
-/// What `/v1/messages` and `/v1/messages/count_tokens` share.
+/// Fields that `/v1/messages` and `/v1/messages/count_tokens` share.
 pub const CONVERSATION: &[Field] = &[
     required("model", Kind::Text, "The served model's name."),
     required("messages", Kind::Array(MESSAGES), "The conversation."),

@@ -13,14 +13,14 @@ use crate::fields::table::take_hint;
 use crate::protocol::conversation::{Calls, ToolFields, arguments_schema};
 use crate::protocol::tools::{check_callers, tool_name};
 
-/// What errors about tools name.
+/// The fields that errors about tools name.
 const FIELDS: ToolFields =
     ToolFields { tools: "tools", choice: "tool_choice", schema: "input_schema" };
 
 /// The tools of the field `tools`, with their definitions as templates take them.
 ///
 /// # Errors
-/// What is wrong with which tool.
+/// A malformed tool, named by its path.
 pub fn tools(items: Vec<Json>) -> Result<(Vec<Value>, Vec<Tool>)> {
     check_tools("tools", items.len())?;
     let (mut definitions, mut tools) = (Vec::new(), Vec::<Tool>::new());
@@ -64,7 +64,7 @@ fn tool(mut tool: Reader) -> Result<(Json, Tool)> {
     Ok((definition, Tool { name, parameters: arguments_schema(schema), strict }))
 }
 
-/// What the field `tool_choice` allows.
+/// The calls that the field `tool_choice` allows.
 ///
 /// # Errors
 /// It means nothing.

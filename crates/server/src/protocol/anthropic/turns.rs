@@ -16,7 +16,7 @@ use crate::protocol::turns::{Turns, join};
 /// one message.
 ///
 /// # Errors
-/// What is wrong with which block.
+/// A malformed block, named by its path.
 pub fn messages(
     system: Option<Json>,
     items: Vec<Json>,

@@ -10,10 +10,10 @@ use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
 use crate::run::state::State;
 
-/// What stands for a signature: nobody signs thoughts here, and clients want one to keep them.
+/// The placeholder of a signature: nobody signs thoughts here, and clients want one to keep them.
 const SIGNATURE: &str = "unsigned";
 
-/// What a message begins with.
+/// The head of a message.
 #[derive(Debug)]
 pub struct Head {
     id: String,
@@ -41,7 +41,7 @@ pub struct MessageWire {
     end: Option<End>,
 }
 
-/// What a block holds.
+/// The type of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
     Thinking,

@@ -1,4 +1,4 @@
-//! What every request to a model goes through first: its fields, its model, and how long that stays.
+//! The first step of every request to a model: its fields, its model, and how long that stays.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ impl Ask {
         }
     }
 
-    /// What was done, as Ollama says it.
+    /// Loads or unloads the model. Returns the word of Ollama for what was done.
     async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
         for name in ["tools", "images", "system", "raw", "think"] {
             if self.reader.take(name).is_some_and(|value| value != json!([])) {

@@ -20,7 +20,7 @@ use crate::protocol::openai::messages::tools;
 use crate::protocol::pictures::Pictures;
 use crate::run::state::State;
 
-/// What errors about tools name. Nothing in a request chooses among them.
+/// The fields that errors about tools name. Nothing in a request chooses among tools.
 const TOOL_FIELDS: ToolFields =
     ToolFields { tools: "tools", choice: "tools", schema: "function.parameters" };
 

@@ -8,7 +8,7 @@ use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
 use crate::pool::slot::Keep;
 
-/// What durations look like, for errors.
+/// The form of durations, for errors.
 const WHAT: &str = "seconds, or a duration such as `5m`, `1h30m` or `-1`";
 
 /// Takes the field `keep_alive`.

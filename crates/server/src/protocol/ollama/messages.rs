@@ -13,7 +13,7 @@ use crate::protocol::turns::Turns;
 /// The conversation of the field `messages`, for `model`.
 ///
 /// # Errors
-/// What is wrong with which message.
+/// A malformed message, named by its path.
 pub fn messages(
     items: Vec<Json>,
     model: &dyn TextModel,

@@ -1,4 +1,4 @@
-//! What Ollama's clients ask of the models: which there are, which are loaded, and what one is.
+//! Answers of Ollama's API about models: the list, the loaded ones, and the details of one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -115,7 +115,8 @@ fn named(known: &Known, report: &Report, details: Json) -> Json {
     })
 }
 
-/// What stands for a digest: clients show its beginning and tell models apart by it.
+/// The placeholder of a digest, made from the name. Clients show its beginning and tell models
+/// apart by it.
 fn digest(name: &str) -> String {
     let part = |number: u8| {
         let mut hasher = DefaultHasher::new();
@@ -125,7 +126,7 @@ fn digest(name: &str) -> String {
     (0..4).map(part).collect()
 }
 
-/// What is told of a model.
+/// The details of a model.
 struct Told {
     details: Json,
     info: Map<String, Json>,

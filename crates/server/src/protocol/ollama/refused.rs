@@ -1,4 +1,5 @@
-//! What Ollama does with its store of models, and this server leaves to who runs it.
+//! Requests of Ollama's API that change its store of models, which this server leaves to its
+//! operator.
 
 use axum::extract::Request;
 

@@ -99,7 +99,7 @@ const KEEP: Field = honoured(
     "How long the model stays loaded after the request; 0: it is unloaded, below 0: it stays.",
 );
 
-/// What chats and generations share.
+/// Fields that chats and generations share.
 pub const GENERATING: &[Field] = &[
     MODEL,
     KEEP,

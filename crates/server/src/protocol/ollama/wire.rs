@@ -12,7 +12,7 @@ use crate::protocol::wire::{Form, Frame, Wire};
 use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
 
-/// Where an answer's text stands.
+/// The field in which an answer's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// In `message`, of `/api/chat`.
@@ -21,10 +21,10 @@ pub enum Kind {
     Generate,
 }
 
-/// What every object of an answer has.
+/// The fields that every object of an answer has.
 #[derive(Debug)]
 pub struct Head {
-    /// Where the text stands.
+    /// The field of the text.
     pub kind: Kind,
     /// The model's name.
     pub model: String,
@@ -32,7 +32,7 @@ pub struct Head {
     pub began: Instant,
     /// How long it waited for its model.
     pub load: Duration,
-    /// What the ids of calls begin with.
+    /// The prefix of the calls' ids.
     pub call_id: String,
 }
 

@@ -19,11 +19,11 @@ use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::run::state::State;
 
-/// What errors about tools name.
+/// The fields that errors about tools name.
 const TOOL_FIELDS: ToolFields =
     ToolFields { tools: "tools", choice: "tool_choice", schema: "function.parameters" };
 
-/// What a request asks for.
+/// The fields of a request, read and checked.
 struct Chat {
     conversation: Conversation,
     sampling: Sampling,

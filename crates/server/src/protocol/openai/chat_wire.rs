@@ -16,7 +16,7 @@ pub struct ChatWire {
     logprobs: Logprobs,
 }
 
-/// Whether log probabilities are reported.
+/// The log probabilities of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logprobs {
     /// Of each token.
@@ -25,9 +25,9 @@ pub enum Logprobs {
     Untold,
 }
 
-/// What is remembered of one answer.
+/// The state of one answer.
 struct Answer {
-    /// What the ids of its calls begin with.
+    /// The prefix of its calls' ids.
     call_id: String,
     /// Log probabilities that no chunk has carried yet.
     unsent: Vec<Json>,

@@ -22,7 +22,7 @@ use crate::run::state::State;
 /// OpenAI's own, where a request sets none.
 const MAX_TOKENS: usize = 16;
 
-/// What a request asks for.
+/// The fields of a request, read and checked.
 struct Completion {
     prompts: Vec<Prompt>,
     sampling: Sampling,
@@ -33,8 +33,8 @@ struct Completion {
 }
 
 impl Completion {
-    /// Where one token is asked for beside the prompt's, it is told also if it is the model's end:
-    /// clients that want the prompt's alone take the last entry off, whatever it is.
+    /// Sets `ignore_eos` where one token is asked for beside the prompt's, so that it is always
+    /// reported. Clients that want the prompt's alone take the last entry off, whatever it is.
     fn tell_the_end(&mut self, capabilities: &Capabilities) {
         let options = &mut self.sampling.asked.options;
         if options.prompt_logprobs
@@ -143,7 +143,7 @@ fn encode(
     prompts.into_iter().map(one).collect()
 }
 
-/// Whether one answer can hold what is told of the prompts.
+/// Checks that the log probabilities of the prompts fit into one answer.
 fn check_prompt_logprobs(asked: &Asked, prompts: &[(Vec<u32>, String)], most: usize) -> Result<()> {
     if !asked.options.prompt_logprobs {
         return Ok(());

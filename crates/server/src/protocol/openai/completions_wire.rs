@@ -11,7 +11,7 @@ use crate::run::said::Said;
 
 /// Writes a completion's answers.
 pub struct CompletionWire {
-    /// What every object begins with.
+    /// The fields that every object begins with.
     pub head: Head,
     /// One for each generation.
     pub answers: Vec<Answer>,
@@ -19,11 +19,11 @@ pub struct CompletionWire {
     pub best_of: usize,
     /// How many of them, the likeliest, are told.
     pub n: usize,
-    /// Whether log probabilities are reported.
+    /// Log probabilities are reported.
     pub logprobs: bool,
 }
 
-/// What is remembered of one answer.
+/// The state of one answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The prompt, where the answer begins with it and its tokens are not told.

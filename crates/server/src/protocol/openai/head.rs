@@ -1,4 +1,4 @@
-//! What all objects of one of OpenAI's responses have in common.
+//! The fields that all objects of one of OpenAI's responses have in common.
 
 use serde_json::{Value as Json, json};
 
@@ -8,10 +8,10 @@ use crate::protocol::wire::Frame;
 use crate::run::part::{End, Usage};
 use crate::run::state::now;
 
-/// What keeps a silent stream alive.
+/// The comment that keeps a silent stream alive.
 pub const IDLE: Frame = Frame::Comment("waiting");
 
-/// What every object of one response begins with.
+/// The fields that every object of one response begins with.
 #[derive(Clone, Debug)]
 pub struct Head {
     id: String,

@@ -20,7 +20,7 @@ use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::pictures::of_data_url;
 use crate::run::state::State;
 
-/// What the names of an edit's events begin with.
+/// The prefix of the names of an edit's events.
 const EDIT: &str = "image_edit";
 
 /// Pictures from words.

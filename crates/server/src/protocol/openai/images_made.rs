@@ -23,9 +23,9 @@ use crate::run::state::{State, blocking, cut_off, now};
 
 /// Pictures that are asked for.
 pub struct Order {
-    /// What the names of its events begin with: `image_generation` or `image_edit`.
+    /// The prefix of its events' names: `image_generation` or `image_edit`.
     pub kind: &'static str,
-    /// What makes them.
+    /// The model that makes them.
     pub model: Lease<Arc<dyn ImageModel>>,
     /// The first one, but for its seed.
     pub request: ImageRequest,
@@ -186,7 +186,7 @@ fn encoded(picture: &Picture) -> inference_core::Result<String> {
     Ok(STANDARD.encode(file.map_err(|error| failed(&error))?))
 }
 
-/// What every answer and every event says of a picture.
+/// The fields of a picture that every answer and every event has.
 fn described(picture: Option<&Picture>) -> Json {
     let size = picture.map(|picture| format!("{}x{}", picture.width, picture.height));
     json!({"background": "opaque", "output_format": "png", "quality": "auto", "size": size})

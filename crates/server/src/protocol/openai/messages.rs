@@ -25,7 +25,7 @@ const REFUSED: [(&str, &str); 4] = [
 /// The conversation of the field `messages`.
 ///
 /// # Errors
-/// What is wrong with which message.
+/// A malformed message, named by its path.
 pub fn messages(items: Vec<Json>, pictures: &Pictures<'_>) -> Result<Vec<Message>> {
     if items.is_empty() {
         return Err(ApiError::value("messages", "is empty"));
@@ -36,7 +36,7 @@ pub fn messages(items: Vec<Json>, pictures: &Pictures<'_>) -> Result<Vec<Message
     Ok(messages)
 }
 
-/// Whether each result belongs to a call, which has no other one.
+/// Checks that each result belongs to a call, which has no other one.
 fn check_results(messages: &[Message]) -> Result<()> {
     let mut called = Called::default();
     for (index, message) in messages.iter().enumerate() {
@@ -112,7 +112,7 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
     Ok(Message { role, content, fields })
 }
 
-/// Whether messages of `role` have the field `name`; templates would pass over it elsewhere.
+/// Checks that messages of `role` have the field `name`; templates would pass over it elsewhere.
 fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
     let own = match name {
         "tool_calls" | "reasoning_content" => Role::Assistant,
@@ -211,7 +211,7 @@ fn tool_call(mut call: Reader) -> Result<Value> {
 pub struct Tools {
     /// Their definitions, as templates take them.
     pub definitions: Vec<Value>,
-    /// What answers are read and held to with, in the same order.
+    /// The tools to which answers are held and with which they are read, in the same order.
     pub callable: Vec<Tool>,
 }
 
@@ -230,7 +230,7 @@ fn without_nulls(mut tool: Json) -> Json {
 /// The tools of the field `tools`.
 ///
 /// # Errors
-/// What is wrong with which tool.
+/// A malformed tool, named by its path.
 pub fn tools(items: Vec<Json>) -> Result<Tools> {
     check_tools("tools", items.len())?;
     let mut tools = Tools::default();

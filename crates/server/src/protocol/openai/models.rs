@@ -116,7 +116,7 @@ fn object(state: &State, report: &Report) -> Json {
     object
 }
 
-/// What is known of a model that is not loaded.
+/// The description of a model that is not loaded, as JSON.
 fn described(known: &Known) -> Json {
     match (&known.described, known.makes) {
         (Some(Described::Text(info, capabilities)), _) => text(info, capabilities),
@@ -209,7 +209,7 @@ fn text(info: &ModelInfo, capabilities: &Capabilities) -> Json {
     })
 }
 
-/// What the model takes of pictures.
+/// The model's limits on pictures, as JSON.
 fn pictures(limits: &PictureLimits) -> Json {
     let tokens = match limits.tokens {
         PictureTokens::Fixed(count) => json!({"fixed": count}),

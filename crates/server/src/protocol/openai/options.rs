@@ -1,4 +1,4 @@
-//! What chats and completions ask of the generation.
+//! Generation options of chats and completions.
 
 use std::collections::BTreeMap;
 
@@ -23,16 +23,16 @@ const NAMES: &[(&str, &str)] = &[
     ("special_tokens", "skip_special_tokens"),
 ];
 
-/// What [`SAMPLING`](super::tables::SAMPLING) asks for.
+/// The values of the fields of [`SAMPLING`](super::tables::SAMPLING).
 #[derive(Debug)]
 pub struct Sampling {
-    /// What the run is asked for: `n` answers to one prompt.
+    /// The generations: `n` answers to one prompt.
     pub asked: Asked,
-    /// Whether the last event of a stream tells the usage.
+    /// The usage in the last event of a stream.
     pub usage: UsageEvent,
 }
 
-/// Whether a stream's last event tells the usage.
+/// The usage in a stream's last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageEvent {
     /// It does.

@@ -9,10 +9,10 @@ use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::bounded;
 
-/// What the field `response_format` asks for; `None`: text without bounds.
+/// The constraint that the field `response_format` asks for; `None`: unconstrained text.
 ///
 /// # Errors
-/// What in it means nothing.
+/// A part of it means nothing.
 pub fn constraint(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> {
     let Some(format) = reader.object("response_format")? else { return Ok(None) };
     let mut format = Reader::new("response_format", Json::Object(format))?;

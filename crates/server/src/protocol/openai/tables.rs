@@ -34,10 +34,10 @@ pub const TEMPERATURE: Field = honoured(
 pub const TOP_P: Field =
     honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability.");
 
-/// Whether an answer comes as it is made.
+/// The field `stream`: the answer comes as it is made.
 pub const STREAM: Field = honoured("stream", Kind::Bool, "Answer in server-sent events.");
 
-/// Whether an answer may have several calls.
+/// The field `parallel_tool_calls`: an answer may have several calls.
 pub const PARALLEL_TOOL_CALLS: Field =
     honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer.");
 
@@ -59,7 +59,7 @@ pub const PROMPT_CACHE_RETENTION: Field = refused(
 pub const SERVICE_TIER: Field =
     refused("service_tier", &["\"auto\"", "\"default\""], "there is one tier");
 
-/// What would be looked for in a conversation.
+/// The field `moderation`, which is refused.
 pub const MODERATION: Field = refused("moderation", &[], "the server does not moderate");
 
 /// How tokens are drawn, for chats and completions.
@@ -246,7 +246,7 @@ pub const COMPLETIONS: &[Field] = &[
     refused("suffix", &["\"\""], "the model does not fill in"),
 ];
 
-/// What becomes of long texts.
+/// The field `truncate`: the end at which long texts are cut.
 pub const TRUNCATE: Field = honoured(
     "truncate",
     Kind::OneOf(&["none", "end", "start"]),

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
 
-/// What the field `tool_choice` asks for.
+/// The choice that the field `tool_choice` asks for.
 ///
 /// # Errors
 /// It means nothing.

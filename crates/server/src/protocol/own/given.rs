@@ -1,4 +1,4 @@
-//! What is looked at: texts or token ids, or a conversation, which may have pictures.
+//! The prompts of a request: texts or token ids, or a conversation, which may have pictures.
 
 use inference_core::{Prompt, TextModel};
 use serde_json::Value as Json;

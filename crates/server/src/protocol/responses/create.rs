@@ -29,14 +29,14 @@ use crate::protocol::request::{Checked, checked};
 use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
 use crate::run::state::State;
 
-/// What errors about tools name.
+/// The fields that errors about tools name.
 const TOOL_FIELDS: ToolFields =
     ToolFields { tools: "tools", choice: "tool_choice", schema: "parameters" };
 
 /// The request's fields for options of the contract that have other names.
 const NAMES: &[(&str, &str)] = &[("max_tokens", "max_output_tokens")];
 
-/// What a request asks for.
+/// The fields of a request, read and checked.
 struct Asks {
     conversation: Conversation,
     items: Vec<Arc<Item>>,
@@ -122,7 +122,7 @@ pub async fn count(
     Ok(json_response(StatusCode::OK, &count))
 }
 
-/// Whether the response is to be kept.
+/// Returns true when the response is to be kept, by the field `store`.
 fn stores(reader: &mut Reader, store: &Store) -> Result<bool> {
     match reader.bool("store")? {
         Some(true) if !store.keeps() => {

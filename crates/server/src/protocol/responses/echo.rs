@@ -7,7 +7,7 @@ use crate::fields::reader::Reader;
 use crate::run::part::{End, Usage};
 use crate::run::state::now;
 
-/// What a response says of its request, which is the same from its first event to its last.
+/// The fields of a response that repeat its request, the same from the first event to the last.
 #[derive(Debug)]
 pub struct Echo {
     id: String,

@@ -16,8 +16,8 @@ use crate::protocol::pictures::Pictures;
 use crate::protocol::tools::arguments;
 use crate::protocol::turns::Turns;
 
-/// What thoughts begin with where they are handed out to be sent back. They are not encrypted, and
-/// this tells them from those of servers that do.
+/// The prefix of thoughts in `encrypted_content`. They are not encrypted, and this tells them from
+/// those of servers that do.
 pub const OPEN_THOUGHTS: &str = "open:";
 
 /// The conversation of a request.
@@ -33,7 +33,7 @@ pub struct Input {
 /// `given`. Items that have no id get one of `new_id`.
 ///
 /// # Errors
-/// What is wrong with which item.
+/// A malformed item, named by its path.
 pub fn input(
     instructions: Option<&str>,
     before: Vec<Arc<Item>>,
@@ -191,7 +191,7 @@ fn message(turns: &mut Turns, item: &mut Reader, pictures: &Pictures<'_>) -> Res
     Ok(())
 }
 
-/// What was thought: as it was told, or else as it was handed out to be sent back.
+/// The thoughts of an item: its `content`, else its `encrypted_content`, else its `summary`.
 fn thoughts(item: &mut Reader) -> Result<String> {
     let list = |item: &mut Reader, name: &str, kinds: &[&str]| {
         let path = item.path(name);

@@ -18,7 +18,7 @@ pub enum Thoughts {
     Summary,
 }
 
-/// What `include` asks for.
+/// The additions to the output that `include` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Include {
     /// Log probabilities.
@@ -30,7 +30,7 @@ pub struct Include {
 /// Takes `reasoning`, and tells the template of `conversation` how much to think.
 ///
 /// # Errors
-/// What means nothing, or what the template does not know.
+/// A value means nothing, or the template does not know it.
 pub fn reasoning(
     reader: &mut Reader,
     effort: Effort,
@@ -79,7 +79,7 @@ pub fn reasoning(
 /// Takes `text`; what the answer holds to, where it is more than text.
 ///
 /// # Errors
-/// What in it means nothing.
+/// A part of it means nothing.
 pub fn text(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> {
     let Some(text) = reader.take("text") else { return Ok(None) };
     let mut text = Reader::new("text", text)?;
@@ -110,7 +110,7 @@ pub fn text(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> 
 /// Takes `include`.
 ///
 /// # Errors
-/// What the server does not have.
+/// A value that the server does not have.
 pub fn include(reader: &mut Reader) -> Result<Include> {
     let mut include = Include::default();
     for (index, name) in reader.texts("include")?.unwrap_or_default().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What messages and outputs say and show, which comes as a text or in parts.
+//! The content of messages and outputs, which comes as a text or in parts.
 
 use inference_core::EncodedPicture;
 use serde_json::Value as Json;
@@ -9,10 +9,10 @@ use crate::fields::table::{Field, Kind, nothing, take_hint};
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 
-/// What `content` says and shows; its texts follow each other without anything between.
+/// The texts and pictures of `content`. Nothing separates texts that follow each other.
 ///
 /// # Errors
-/// What is neither text nor a picture, by its path.
+/// A part that is neither text nor a picture, by its path.
 pub fn content(path: &str, content: Json, pictures: &Pictures<'_>) -> Result<Content> {
     let mut whole = Content::new("");
     match content {
@@ -89,7 +89,7 @@ fn objects(reader: &mut Reader, name: &str) -> Result<Vec<Reader>> {
     items.map(|(index, item)| Reader::new(format!("{path}[{index}]"), item)).collect()
 }
 
-/// Where a prefix ends that is to be cached.
+/// The fields of a hint at the end of a prefix to cache.
 const BREAKPOINT: &[Field] = &[
     nothing("mode", Kind::OneOf(&["explicit"]), "Who says so."),
     nothing("ttl", Kind::OneOf(&["30m", "12h"]), "How long to keep it."),
@@ -116,7 +116,7 @@ fn image(part: &mut Reader, pictures: &Pictures<'_>) -> Result<EncodedPicture> {
 /// The texts of `items`, which are all of one of `kinds`, joined by blank lines.
 ///
 /// # Errors
-/// What is of another kind, by its path.
+/// An item of another kind, by its path.
 pub fn texts_of(path: &str, items: Vec<Json>, kinds: &[&str]) -> Result<String> {
     let one = |(index, item)| {
         let mut item = Reader::new(format!("{path}[{index}]"), item)?;

@@ -47,7 +47,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What a request that goes on from it begins with.
+    /// The items with which a request that continues it begins.
     pub fn context(&self) -> Vec<Arc<Item>> {
         self.input.iter().chain(&self.output).cloned().collect()
     }
@@ -82,7 +82,7 @@ impl Store {
         Arc::new(Store { most, most_bytes, kept: Mutex::default() })
     }
 
-    /// Whether it keeps anything.
+    /// Returns true when it keeps responses at all.
     pub fn keeps(&self) -> bool {
         self.most > 0 && self.most_bytes > 0
     }

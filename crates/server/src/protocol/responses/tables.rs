@@ -23,7 +23,7 @@ const INCLUDE: &str = r#"{"type":"array","items":{"enum":["reasoning.encrypted_c
 const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"properties":
     {"include_obfuscation":{"enum":[false,null]}}}"#;
 
-/// What `/v1/responses` and `/v1/responses/input_tokens` share.
+/// Fields that `/v1/responses` and `/v1/responses/input_tokens` share.
 pub const CONVERSATION: &[Field] = &[
     MODEL,
     honoured(

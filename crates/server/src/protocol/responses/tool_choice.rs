@@ -7,7 +7,9 @@ use super::tools::{Tools, full_name};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
 
-/// What the field `tool_choice` asks for. Tools that must not be called are taken out of `tools`.
+/// The choice that the field `tool_choice` asks for.
+///
+/// Tools that must not be called are taken out of `tools`.
 ///
 /// # Errors
 /// It means nothing.

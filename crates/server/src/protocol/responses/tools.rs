@@ -24,19 +24,19 @@ const LONGEST: usize = 64;
 pub struct Tools {
     /// Their definitions, as templates take them.
     pub definitions: Vec<Value>,
-    /// What answers are read and held to with, in the same order.
+    /// The tools to which answers are held and with which they are read, in the same order.
     pub callable: Vec<Tool>,
-    /// What the client calls them, by the names that the model knows.
+    /// The client's names of them, by the names that the model knows.
     pub known: Known,
 }
 
-/// What the client calls tools, by the names that the model knows.
+/// The client's names of tools, by the names that the model knows.
 pub type Known = BTreeMap<String, Called>;
 
 /// A tool as the client calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// What it takes.
+    /// The form of its input.
     pub takes: Takes,
     /// Its name.
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Called {
     pub namespace: Option<String>,
 }
 
-/// What a tool takes.
+/// The form of a tool's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// A JSON object.
@@ -61,7 +61,7 @@ pub fn full_name(namespace: Option<&str>, name: &str) -> String {
 /// The tools of the field `tools`.
 ///
 /// # Errors
-/// What is wrong with which tool.
+/// A malformed tool, named by its path.
 pub fn tools(items: Vec<Json>) -> Result<Tools> {
     let mut tools = Tools::default();
     for (index, item) in items.into_iter().enumerate() {

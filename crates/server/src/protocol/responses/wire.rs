@@ -19,17 +19,17 @@ use crate::run::said::Said;
 /// How a response is written.
 #[derive(Debug)]
 pub struct Form {
-    /// What it says of its request.
+    /// The fields that repeat its request.
     pub echo: Echo,
-    /// What its client calls the tools.
+    /// The client's names of the tools.
     pub known: Known,
     /// How thoughts are told.
     pub thoughts: Thoughts,
-    /// What is told beside.
+    /// The additions that `include` asks for.
     pub include: Include,
     /// Tells the ids of its items from those of other responses.
     pub salt: String,
-    /// Where it is kept, with the items that it answers; `None` where it is not.
+    /// The store that keeps it, with the items that it answers; `None` where none does.
     pub keep: Option<(Arc<Store>, Vec<Arc<Item>>)>,
 }
 
@@ -56,7 +56,7 @@ struct Open {
     logprobs: Vec<Json>,
 }
 
-/// What an item is.
+/// The type of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Message,
@@ -97,7 +97,7 @@ impl ResponseWire {
         self.event(name, event)
     }
 
-    /// Whether `open` is thoughts that are told as they are.
+    /// Returns true when `open` is thoughts that are written as they are.
     fn is_content(&self, open: &Open) -> bool {
         open.kind == Kind::Reasoning && self.form.thoughts == Thoughts::Whole
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a request as HTTP: its first line, its headers, the form of its body.
+//! Requests that are malformed as HTTP: the first line, the headers, the form of the body.
 
 use std::io::{Read, Write};
 
