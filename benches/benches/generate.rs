@@ -1,7 +1,8 @@
 //! Whole requests: prefill, decode, a batch, a classification, and a chat by way of the facade.
 //!
-//! Measured is the demo model, the model that `ML_MODEL` names (a folder or a file of GGUF), or random weights in the
-//! sizes that `ML_SHAPE` names: a shape of `ml bench --shape`, or a file with a `config.json`.
+//! Measured is the demo model, the model that `ML_MODEL` names (a folder or a file of GGUF), or
+//! random weights in the sizes that `ML_SHAPE` names: a shape of `ml bench --shape`, or a file with
+//! a `config.json`.
 
 use std::env;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Bodies of requests in each protocol, sent to a server in this process. An input's first line is a path, the
-//! rest is the body.
+//! Bodies of requests in each protocol, sent to a server in this process. An input's first line is
+//! a path, the rest is the body.
 #![no_main]
 
 use std::io::{Read, Write};

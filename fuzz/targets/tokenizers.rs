@@ -1,4 +1,5 @@
-//! The files of a tokenizer: each input is a `tokenizer.json`, or a `tokenizer_config.json` beside a whole one.
+//! The files of a tokenizer: each input is a `tokenizer.json`, or a `tokenizer_config.json` beside
+//! a whole one.
 #![no_main]
 
 use std::borrow::Cow;

@@ -187,8 +187,8 @@ fn mentions(client: &Client, name: &str) -> bool {
     check.into_iter().flatten().any(|text| text.contains(name))
 }
 
-/// The script of the client `name` with its packages, installed below `target/clients`; `None` where this machine
-/// cannot have them.
+/// The script of the client `name` with its packages, installed below `target/clients`; `None`
+/// where this machine cannot have them.
 ///
 /// # Errors
 /// Packages that CI cannot install; an unknown client.

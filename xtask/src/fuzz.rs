@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz [--seconds N] [TARGET...]`: runs the fuzz targets below `fuzz`, on a stable toolchain.
+//! `cargo xtask fuzz [--seconds N] [TARGET...]`: runs the fuzz targets below `fuzz`, on a stable
+//! toolchain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +12,17 @@ use crate::repository::{make_empty, root};
 
 /// Seconds that each target runs where nothing else is said.
 const SECONDS: u32 = 60;
-/// Counters at each edge and the operands of comparisons, which libFuzzer reads; as cargo-fuzz sets them.
+/// Counters at each edge and the operands of comparisons, which libFuzzer reads; as cargo-fuzz sets
+/// them.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                         -Cllvm-args=-sanitizer-coverage-pc-table \
                         -Cllvm-args=-sanitizer-coverage-trace-compares";
-/// An input that takes more seconds, or more MiB of memory, is a fault. An input has these bytes at most.
+/// An input that takes more seconds, or more MiB of memory, is a fault. An input has these bytes at
+/// most.
 const BOUNDS: [&str; 3] = ["-timeout=20", "-rss_limit_mb=2048", "-max_len=65536"];
-/// Files of the repository that are inputs of a target beside those of `fuzz/seeds`: a folder, and the names
-/// that count; all of them where none is named.
+/// Files of the repository that are inputs of a target beside those of `fuzz/seeds`: a folder, and
+/// the names that count; all of them where none is named.
 const FIXTURES: [(&str, &str, &[&str]); 2] = [
     ("pictures", "crates/pictures/tests/fixtures/files", &[]),
     (

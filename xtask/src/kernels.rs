@@ -8,7 +8,8 @@ use mlx_build::location::cache_of_workspace;
 use crate::clients::environment::{Environment, Prepared};
 use crate::repository::{make_empty, root};
 
-/// Runs kernels on this processor, with few sizes of what the tests for GPUs go through, and has NVIDIA's compiler make machine code of each.
+/// Runs kernels on this processor, with few sizes of what the tests for GPUs go through, and has
+/// NVIDIA's compiler make machine code of each.
 pub fn run(args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "usage: cargo xtask kernels");
     let home = cache_of_workspace(root())?.with_file_name("kernels");

@@ -1,4 +1,5 @@
-//! `cargo xtask link-costs`: what links between ranks cost a token, on paper. docs/distributed.md has the table.
+//! `cargo xtask link-costs`: what links between ranks cost a token, on paper. docs/distributed.md
+//! has the table.
 
 use std::io::{self, Write};
 
@@ -89,7 +90,8 @@ fn table(links: &[Link]) -> String {
     })
 }
 
-/// The times of tokens where each rank has some of the layers. Of one request, one rank after the other works.
+/// The times of tokens where each rank has some of the layers. Of one request, one rank after the
+/// other works.
 fn pipeline_table(links: &[Link]) -> String {
     table_of(links, |model, link, ranks| {
         let on_link = hand_overs(model, link, ranks);
@@ -125,16 +127,16 @@ fn weights(model: &Model, ranks: f64) -> f64 {
     model.parameters * WEIGHT / ranks / MEMORY
 }
 
-/// Seconds that a token waits for messages of `ranks`: two sums of each layer and that of the embeddings, the logits,
-/// and the drawn id. Each rank sends to every other over the same link.
+/// Seconds that a token waits for messages of `ranks`: two sums of each layer and that of the
+/// embeddings, the logits, and the drawn id. Each rank sends to every other over the same link.
 fn messages(model: &Model, link: &Link, ranks: f64) -> f64 {
     let message = |bytes: f64| link.latency + (ranks - 1.0) * bytes / link.bandwidth;
     let sums = (2.0 * model.layers + 1.0) * message(model.hidden_size * VALUE);
     sums + message(model.vocab_size / ranks * VALUE) + message(4.0)
 }
 
-/// Seconds that a token waits for messages of a pipeline: the hidden values from each rank to the next one, the logits in
-/// F32 from the last one to the first, and the drawn id.
+/// Seconds that a token waits for messages of a pipeline: the hidden values from each rank to the
+/// next one, the logits in F32 from the last one to the first, and the drawn id.
 fn hand_overs(model: &Model, link: &Link, ranks: f64) -> f64 {
     let message = |bytes: f64| link.latency + bytes / link.bandwidth;
     (ranks - 1.0) * message(model.hidden_size * VALUE)

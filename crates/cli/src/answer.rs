@@ -96,8 +96,8 @@ impl Layout {
         }
     }
 
-    /// Ends the last part where `next` is another one, or another call. Each reasoning and each call is
-    /// on lines of its own.
+    /// Ends the last part where `next` is another one, or another call. Each reasoning and each
+    /// call is on lines of its own.
     fn turn_to(&mut self, next: Part) -> Shown {
         let last = self.last.replace(next);
         let (stderr, stdout) = match (last, next) {

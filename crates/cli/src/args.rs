@@ -175,7 +175,8 @@ Examples:
 pub struct GenerateArgs {
     /// The prompt; `-` or nothing reads stdin
     pub prompt: Option<String>,
-    /// Take the prompt from a file (`-`: stdin); after PROMPT and an empty line where both are given
+    /// Take the prompt from a file (`-`: stdin); after PROMPT and an empty line where both are
+    /// given
     #[arg(long, short = 'f', value_name = "FILE", help_heading = "Prompt")]
     pub prompt_file: Option<PathBuf>,
     /// Take the conversation from a JSON array of {"role", "content"} messages (`-`: stdin)
@@ -307,13 +308,16 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Measure latency and bandwidth between ranks, in their processes: `ml launch -n 2 -- doctor --links`
+    /// Measure latency and bandwidth between ranks, in their processes: `ml launch -n 2 -- doctor
+    /// --links`
     #[arg(long, conflicts_with_all = ["warm", "model"])]
     pub links: bool,
-    /// Let the device compile what requests of all sizes need, and keep it on disk for later processes
+    /// Let the device compile what requests of all sizes need, and keep it on disk for later
+    /// processes
     #[arg(long)]
     pub warm: bool,
-    /// The model to compile for: a folder or a pulled model's name [default: `ML_MODEL`, else the embedded model]
+    /// The model to compile for: a folder or a pulled model's name [default: `ML_MODEL`, else the
+    /// embedded model]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
 }

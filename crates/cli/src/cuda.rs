@@ -1,8 +1,9 @@
-//! MLX's build for NVIDIA GPUs, as `ml setup cuda` puts it into the user's folder, and a start with it.
+//! MLX's build for NVIDIA GPUs, as `ml setup cuda` puts it into the user's folder, and a start with
+//! it.
 //!
-//! The program is linked with one `libmlx`. The loader takes another one from `LD_LIBRARY_PATH` first, so a start
-//! with the build for CUDA is the same program, run again with that variable. The variable cannot be set from
-//! inside: the loader has read it before.
+//! The program is linked with one `libmlx`. The loader takes another one from `LD_LIBRARY_PATH`
+//! first, so a start with the build for CUDA is the same program, run again with that variable. The
+//! variable cannot be set from inside: the loader has read it before.
 
 use std::env;
 use std::ffi::OsString;
@@ -41,7 +42,8 @@ impl Driver {
             let text = fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
             return Some(Driver { release: release(&text) });
         }
-        // Windows' Linux has one device for all GPUs, and NVIDIA's library where there is one of theirs.
+        // Windows' Linux has one device for all GPUs, and NVIDIA's library where there is one of
+        // theirs.
         let windows = ["/dev/dxg", "/usr/lib/wsl/lib/libcuda.so.1"];
         windows.iter().all(|file| Path::new(file).exists()).then_some(Driver { release: None })
     }
@@ -108,8 +110,8 @@ pub fn with(command: &mut Command, folder: &Path) {
     command.env(LIBRARIES, libraries).env(STARTED, "1");
 }
 
-/// Starts this program again with the build for CUDA, where it is there, a GPU is, and the command may use it.
-/// Returns where it is not so.
+/// Starts this program again with the build for CUDA, where it is there, a GPU is, and the command
+/// may use it. Returns where it is not so.
 pub fn start(cli: &Cli) {
     if is_started() || !cli.may_use_gpu() || Driver::here().is_none_or(|driver| driver.is_old()) {
         return;

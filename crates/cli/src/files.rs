@@ -26,8 +26,8 @@ pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The text in the file at `path`, for a flag: `-` is stdin, and a pipe such as `<(command)` is read to
-/// its end. A byte order mark in front is taken off.
+/// The text in the file at `path`, for a flag: `-` is stdin, and a pipe such as `<(command)` is
+/// read to its end. A byte order mark in front is taken off.
 ///
 /// # Errors
 /// Names the file, and its encoding or the first byte that is not UTF-8.
@@ -38,8 +38,8 @@ pub fn read(path: &Path) -> Result<String> {
     read_all(File::open(path).map_err(|error| failed(path, &error))?, &name(path))
 }
 
-/// The text in the regular file at `path`, without waiting: who types at a prompt cannot get out of a
-/// pipe that nobody writes to.
+/// The text in the regular file at `path`, without waiting: who types at a prompt cannot get out of
+/// a pipe that nobody writes to.
 ///
 /// # Errors
 /// As [`read`], and anything but a regular file.

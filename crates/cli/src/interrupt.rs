@@ -32,7 +32,8 @@ struct State {
     running: Option<Running>,
     /// How many generations were watched, which numbers them.
     watched: u64,
-    /// Signals that came here, and those of which `ml launch` told: the first rank may get both of one.
+    /// Signals that came here, and those of which `ml launch` told: the first rank may get both of
+    /// one.
     came: u64,
     told: u64,
     /// SIGTERM or SIGHUP came: the program is to end after what runs.
@@ -70,8 +71,9 @@ pub enum Then {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT, SIGTERM and, unless it is ignored, SIGHUP. While nothing is watched, they end the program at
-    /// once with exit code 130. By SIGUSR1 and SIGUSR2, `ml launch` tells the first rank of a SIGINT and of the others.
+    /// Takes over SIGINT, SIGTERM and, unless it is ignored, SIGHUP. While nothing is watched, they
+    /// end the program at once with exit code 130. By SIGUSR1 and SIGUSR2, `ml launch` tells the
+    /// first rank of a SIGINT and of the others.
     ///
     /// # Errors
     /// The system's, when it refuses the handlers or the thread.

@@ -16,8 +16,8 @@ pub fn parse(text: &str) -> Result<Name> {
     name.map_err(|error: Error| Failure::Usage(format!("{error} (`ml models` lists short names)")))
 }
 
-/// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is no name either:
-/// its loading tells that it is missing.
+/// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is no
+/// name either: its loading tells that it is missing.
 ///
 /// # Errors
 /// A name that is neither a folder nor in the cache.

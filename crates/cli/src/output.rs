@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::failure::{Failure, Result, without_numbers};
 use crate::ranks;
 
-/// Writes `text` to stdout and flushes it. Of several ranks, the first one does. A pipe or a file gets it as
-/// it is; a terminal gets it [`harmless`].
+/// Writes `text` to stdout and flushes it. Of several ranks, the first one does. A pipe or a file
+/// gets it as it is; a terminal gets it [`harmless`].
 ///
 /// # Errors
 /// [`Failure::ClosedPipe`] when nobody reads any more.
@@ -81,8 +81,8 @@ pub fn dim_note(text: impl Display) {
     }
 }
 
-/// Text on stderr without a line end: as it is, but [`harmless`] where stderr is a terminal, and less prominent
-/// where that shows it.
+/// Text on stderr without a line end: as it is, but [`harmless`] where stderr is a terminal, and
+/// less prominent where that shows it.
 pub fn dim(text: &str) {
     if ranks::other().is_some() {
         return;
@@ -134,8 +134,8 @@ impl Drop for Spinner {
     }
 }
 
-/// `text` as a terminal may have it: control characters that it would obey are shown as pictures of them, each by
-/// itself, so that it does not matter where a text is cut. Lines and tabs stay.
+/// `text` as a terminal may have it: control characters that it would obey are shown as pictures of
+/// them, each by itself, so that it does not matter where a text is cut. Lines and tabs stay.
 fn harmless(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(obeyed) {
@@ -144,14 +144,15 @@ fn harmless(text: &str) -> Cow<'_, str> {
     let shown = |c: char| match c {
         c if !obeyed(c) => c,
         '\x7f' => '␡',
-        // The pictures of the first 32 characters stand in their order; those from U+0080 on have none.
+        // The pictures of the first 32 characters stand in their order; those from U+0080 on have
+        // none.
         c => char::from_u32(0x2400 + u32::from(c)).filter(|_| c < ' ').unwrap_or('\u{fffd}'),
     };
     Cow::Owned(text.chars().map(shown).collect())
 }
 
-/// `text` without the control characters that a terminal would obey, such as those that a model's files can hold; its
-/// lines stay.
+/// `text` without the control characters that a terminal would obey, such as those that a model's
+/// files can hold; its lines stay.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }

@@ -1,4 +1,5 @@
-//! Which of several processes this one is that compute a model together, as whoever started them says.
+//! Which of several processes this one is that compute a model together, as whoever started them
+//! says.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,8 +15,8 @@ use crate::files;
 
 /// The variable with this process's rank, as `mlx.launch` sets it.
 pub const RANK: &str = "MLX_RANK";
-/// The variable with the file of all ranks' addresses, as `mlx.launch` sets it: a JSON array with an array of
-/// `IP:PORT` for each rank.
+/// The variable with the file of all ranks' addresses, as `mlx.launch` sets it: a JSON array with
+/// an array of `IP:PORT` for each rank.
 pub const HOST_FILE: &str = "MLX_HOSTFILE";
 /// The variable with the addresses themselves, a comma between two, as `ml launch` sets it.
 pub const HOSTS: &str = "ML_RANK_ADDRESSES";
@@ -26,13 +27,15 @@ pub const GROUP: &str = "ML_RANK_GROUP";
 /// The variable with the id of the `ml launch` that started this rank on its own host.
 pub const LAUNCHER: &str = "ML_RANK_LAUNCHER";
 
-/// The variable that lets a rank listen where others reach it, as `ml launch --insecure-ranks` sets it.
+/// The variable that lets a rank listen where others reach it, as `ml launch --insecure-ranks` sets
+/// it.
 pub const INSECURE: &str = "ML_INSECURE_RANKS";
 
 /// The ranks that the environment names, where it names any; each has a part of every layer.
 ///
 /// # Errors
-/// A variable without the other one, or that cannot be read; an address that others reach, without leave.
+/// A variable without the other one, or that cannot be read; an address that others reach, without
+/// leave.
 pub fn from_environment() -> Result<Option<Ranks>> {
     let Some(rank) = env::var_os(RANK).filter(|rank| !rank.is_empty()) else { return Ok(None) };
     let rank = rank.to_str().and_then(|rank| rank.parse().ok()).ok_or_else(|| {
@@ -72,7 +75,8 @@ pub fn from_environment() -> Result<Option<Ranks>> {
     Ok(Some(ranks))
 }
 
-/// The number of this process where it is not the first rank: what it prints is what the first one prints.
+/// The number of this process where it is not the first rank: what it prints is what the first one
+/// prints.
 pub fn other() -> Option<usize> {
     static OTHER: OnceLock<Option<usize>> = OnceLock::new();
     let read = || env::var(RANK).ok()?.parse().ok().filter(|rank| *rank > 0);

@@ -72,7 +72,8 @@ impl Source {
         }
     }
 
-    /// Its name for clients: that on the hub, or the folder's own, so that they need not know where it is.
+    /// Its name for clients: that on the hub, or the folder's own, so that they need not know where
+    /// it is.
     pub fn served_name(&self) -> String {
         match self {
             Source::Embedded => "demo".to_owned(),

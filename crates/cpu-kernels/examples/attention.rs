@@ -1,7 +1,7 @@
 //! Speed of attention of prompts, at the sizes of Qwen3-0.6B.
 //!
-//! `cargo run --release -p cpu-kernels --example attention -- [THREADS] [LEVEL]` prints the operations per second of chunks of
-//! queries that are the last of several keys, in bf16 and f16.
+//! `cargo run --release -p cpu-kernels --example attention -- [THREADS] [LEVEL]` prints the
+//! operations per second of chunks of queries that are the last of several keys, in bf16 and f16.
 
 use std::io::Write;
 use std::time::Instant;

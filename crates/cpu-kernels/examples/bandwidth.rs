@@ -1,9 +1,9 @@
 //! Speed of each kind of product at the sizes of Qwen3-0.6B, beside a plain sum of as many bytes.
 //!
-//! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS] [LEVEL] [int8]` prints, for one
-//! row, the bytes of weights read per second, for 8 rows that are steps and prompts of 64 and 512 the operations per
-//! second.
-//! Matrices are walked through in a set that is larger than the caches.
+//! `cargo run --release -p cpu-kernels --example bandwidth -- [KIND] [THREADS] [LEVEL] [int8]`
+//! prints, for one row, the bytes of weights read per second, for 8 rows that are steps and prompts
+//! of 64 and 512 the operations per second. Matrices are walked through in a set that is larger
+//! than the caches.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -50,8 +50,8 @@ fn gelu<const FMA: bool>(x: f32) -> f32 {
     x / (1.0 + exp::<FMA>(-SLOPE * (x + GELU_CUBE * x * x * x)))
 }
 
-/// `x / 2 · erfc(-x / √2)`, the complement of |x| by Chebyshev's polynomial of Numerical Recipes, whose relative
-/// error is 1.2e-7 at most.
+/// `x / 2 · erfc(-x / √2)`, the complement of |x| by Chebyshev's polynomial of Numerical Recipes,
+/// whose relative error is 1.2e-7 at most.
 #[inline(always)]
 fn gelu_erf<const FMA: bool>(x: f32) -> f32 {
     const FACTORS: [f32; 9] = [

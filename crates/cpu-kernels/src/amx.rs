@@ -17,7 +17,8 @@ pub(crate) fn is_available() -> bool {
 /// The state of the processor that the system saves.
 fn enabled_state() -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: the caller found OSXSAVE, with which this instruction may be used; it reads a register.
+    // SAFETY: the caller found OSXSAVE, with which this instruction may be used; it reads a
+    // register.
     unsafe {
         std::arch::asm!(
             "xgetbv", in("ecx") 0, out("eax") low, out("edx") high,
@@ -34,7 +35,8 @@ fn is_permitted() -> bool {
     const REQUEST_PERMISSION: i64 = 0x1023;
     const TILE_DATA: i64 = 18;
     let result: i64;
-    // SAFETY: the call takes two numbers and touches no memory of ours; the kernel overwrites rcx and r11.
+    // SAFETY: the call takes two numbers and touches no memory of ours; the kernel overwrites rcx
+    // and r11.
     unsafe {
         std::arch::asm!(
             "syscall", inlateout("rax") ARCH_PRCTL => result,

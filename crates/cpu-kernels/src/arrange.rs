@@ -60,7 +60,8 @@ pub struct Arrange<'a> {
 /// Copies what `task.rows` names to `task.out`, and fills the rest with zeros.
 ///
 /// # Errors
-/// Pieces that are not there or do not fit, buffers whose sizes do not fit; nothing is written then.
+/// Pieces that are not there or do not fit, buffers whose sizes do not fit; nothing is written
+/// then.
 ///
 /// # Examples
 /// ```

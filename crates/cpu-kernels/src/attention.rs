@@ -5,7 +5,8 @@
 //! the first key, on other rows of the batch, on where the buffers lie, or on threads (at one
 //! [`Level`]). Nothing is summed in blocks whose borders could differ:
 //!
-//! 1. a score is a sum over `d`, in an order that `d` decides. Where queries see all of a text, the text decides too;
+//! 1. a score is a sum over `d`, in an order that `d` decides. Where queries see all of a text, the
+//!    text decides too;
 //! 2. the largest score is the same in any order, and is found before any weight is computed;
 //! 3. the sum of the weights runs in sixteen lanes that are counted from the first visible key;
 //! 4. each column of the result adds up one key after the other.

@@ -19,8 +19,8 @@ pub enum ConvolutionActivation {
     Silu,
 }
 
-/// `out[t] = act(bias + Σ weight[j] · x[t - (taps - 1) + j])` for each channel; what stands before the
-/// first position is the state.
+/// `out[t] = act(bias + Σ weight[j] · x[t - (taps - 1) + j])` for each channel; what stands before
+/// the first position is the state.
 #[derive(Debug)]
 pub struct Convolution<'a> {
     /// Of x, the state, the weights and the result.
@@ -35,7 +35,8 @@ pub struct Convolution<'a> {
     pub taps: usize,
     /// `[b, 1, l, channels]`.
     pub x: Heads<'a>,
-    /// `[b, taps - 1, channels]`: the positions before the first one, and afterwards those before the next.
+    /// `[b, taps - 1, channels]`: the positions before the first one, and afterwards those before
+    /// the next.
     pub state: &'a mut [u8],
     /// Positions of each row that count, from its first one; empty: all.
     pub lengths: &'a [i32],

@@ -18,11 +18,11 @@ const MOST_KEY_VALUES: usize = 256;
 /// Keeps the length of a query or a key from 0.
 const EPS: f32 = 1e-6;
 
-/// For each position: queries and keys become unit vectors, queries over `√dk`;
-/// `decay = exp(-exp(a_log) · softplus(a + dt_bias))`, `beta = sigmoid(b)`; then for each value head,
-/// whose key head is the one that it shares with its neighbours,
-/// `S ← decay · S`, `S ← S + beta · (v - S k) kᵀ`, `out = S q`. All in f32. A head has one decay, or one for
-/// each value of a key, that is for each column of S.
+/// For each position: queries and keys become unit vectors, queries over `√dk`; `decay =
+/// exp(-exp(a_log) · softplus(a + dt_bias))`, `beta = sigmoid(b)`; then for each value head, whose
+/// key head is the one that it shares with its neighbours, `S ← decay · S`, `S ← S + beta · (v - S
+/// k) kᵀ`, `out = S q`. All in f32. A head has one decay, or one for each value of a key, that is
+/// for each column of S.
 #[derive(Debug)]
 pub struct Delta<'a> {
     /// Of `mixed`, `a`, `b` and the result.
@@ -37,7 +37,8 @@ pub struct Delta<'a> {
     pub dk: usize,
     /// Values of a value.
     pub dv: usize,
-    /// `[rows, 1, positions, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all heads.
+    /// `[rows, 1, positions, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all
+    /// heads.
     pub mixed: Heads<'a>,
     /// Decays of a value head: 1 or `dk`.
     pub decays: usize,
@@ -49,7 +50,8 @@ pub struct Delta<'a> {
     pub a_log: &'a [f32],
     /// `[v_heads · decays]`.
     pub dt_bias: &'a [f32],
-    /// Positions of each row that count, from its first one; empty: all. Others leave the state as it is.
+    /// Positions of each row that count, from its first one; empty: all. Others leave the state as
+    /// it is.
     pub lengths: &'a [i32],
     /// `[rows, v_heads, dv, dk]` f32: before the first position, and afterwards after the last.
     pub state: &'a mut [u8],

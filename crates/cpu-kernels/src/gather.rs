@@ -29,8 +29,8 @@ pub struct Gather<'a> {
     pub out: &'a mut [u8],
 }
 
-/// From so many positions of a sequence on matrices are multiplied by tiles where there are any: with
-/// fewer, most matrices have a few rows, which vectors multiply as fast.
+/// From so many positions of a sequence on matrices are multiplied by tiles where there are any:
+/// with fewer, most matrices have a few rows, which vectors multiply as fast.
 const TILED: usize = 128;
 
 /// Rows of `x` and of the result that one matrix multiplies, put together.

@@ -76,9 +76,9 @@ pub(crate) trait Kernel: Sized {
     /// The result of a run.
     type Output;
 
-    /// Runs it; `FMA`: a product and a sum are rounded once. On x86-64 that is so from AVX2 on, whose
-    /// instructions such a run may use. Implementations are `#[inline(always)]`, so that they are
-    /// compiled for the level that calls them.
+    /// Runs it; `FMA`: a product and a sum are rounded once. On x86-64 that is so from AVX2 on,
+    /// whose instructions such a run may use. Implementations are `#[inline(always)]`, so that they
+    /// are compiled for the level that calls them.
     fn run<const FMA: bool>(self) -> Self::Output;
 
     /// Runs it with AVX-512, for whose vectors it may have instructions of its own.

@@ -33,9 +33,9 @@ pub fn matmul_at(level: Level, problem: Problem<'_>) -> Result<(), Error> {
     finished_matmul_at(level, problem, Finish::default())
 }
 
-/// Computes `problem.out` with `problem.x` rounded to 8 bits in groups, where weights have a form for which that is
-/// faster: affine codes and mxfp4. Others are multiplied by [`matmul`], and so are fewer than 16
-/// [`Problem::positions`] in bf16 from [`Level::Avx512`] on.
+/// Computes `problem.out` with `problem.x` rounded to 8 bits in groups, where weights have a form
+/// for which that is faster: affine codes and mxfp4. Others are multiplied by [`matmul`], and so
+/// are fewer than 16 [`Problem::positions`] in bf16 from [`Level::Avx512`] on.
 ///
 /// # Errors
 /// As [`matmul`].
@@ -65,7 +65,8 @@ pub fn finished_matmul(problem: Problem<'_>, finish: Finish<'_>) -> Result<(), E
     finished_matmul_at(Level::current(), problem, finish)
 }
 
-/// Computes `problem.out` and `finish` of it with the instructions of `level`, for tests and comparisons.
+/// Computes `problem.out` and `finish` of it with the instructions of `level`, for tests and
+/// comparisons.
 ///
 /// # Errors
 /// As [`finished_matmul`], and a level that this processor does not have.

@@ -15,8 +15,8 @@ pub(crate) struct Output<'a> {
     of: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: every access is by way of an unsafe function, whose callers promise that no two threads use
-// an element at the same time.
+// SAFETY: every access is by way of an unsafe function, whose callers promise that no two threads
+// use an element at the same time.
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
@@ -87,8 +87,8 @@ impl<'a> Output<'a> {
         assert!(row < self.m && column + values.len() <= self.n, "inside the result");
         for (i, value) in values.iter().enumerate() {
             let at = (row * self.n + column + i) * 4;
-            // SAFETY: by the assertion the four bytes lie inside the buffer, which is borrowed for 'a
-            // and, as the caller promises, used by nobody else meanwhile.
+            // SAFETY: by the assertion the four bytes lie inside the buffer, which is borrowed for
+            // 'a and, as the caller promises, used by nobody else meanwhile.
             unsafe { *self.first.add(at).cast::<[u8; 4]>() = value.to_le_bytes() };
         }
     }

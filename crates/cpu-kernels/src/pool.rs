@@ -30,8 +30,8 @@ struct Job {
     threads: usize,
 }
 
-/// Units that a thread takes from the first on, as neighbours read neighbouring memory: the first, and above 32
-/// bits the end. A thread that has none left takes the last of another.
+/// Units that a thread takes from the first on, as neighbours read neighbouring memory: the first,
+/// and above 32 bits the end. A thread that has none left takes the last of another.
 #[repr(align(64))]
 struct Own(AtomicU64);
 
@@ -90,12 +90,12 @@ static SHARED: Shared = Shared {
     wake: Condvar::new(),
 };
 
-/// The most threads that products run on. Far more than a process may have, threads do not fail to start
-/// but end the process: what the system denies them is asked for once they run.
+/// The most threads that products run on. Far more than a process may have, threads do not fail to
+/// start but end the process: what the system denies them is asked for once they run.
 const MAX_THREADS: usize = 1024;
 
-/// Lets products run on `n` threads, the caller's among them and 1024 at most; 0 means one for each core,
-/// which is the default. Takes effect with the next product.
+/// Lets products run on `n` threads, the caller's among them and 1024 at most; 0 means one for each
+/// core, which is the default. Takes effect with the next product.
 pub fn set_threads(n: usize) {
     SHARED.limit.store(n.min(MAX_THREADS), SeqCst);
 }
@@ -118,8 +118,8 @@ pub(crate) fn split(n: usize, height: usize, work: &(dyn Fn(Range<usize>) + Sync
     run(n.div_ceil(each), &|unit| work(unit * each..n.min((unit + 1) * each)));
 }
 
-/// Calls `work` for all of 0..`n` in panels of at most `height`, all but the last of a multiple of `multiple`,
-/// on all threads.
+/// Calls `work` for all of 0..`n` in panels of at most `height`, all but the last of a multiple of
+/// `multiple`, on all threads.
 pub(crate) fn panels(
     n: usize,
     height: usize,
@@ -152,7 +152,8 @@ impl<'a, T> Parts<'a, T> {
     #[allow(clippy::mut_from_ref, reason = "each caller has elements of its own")]
     pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: the range lies inside the slice, which is borrowed for 'a; the caller promises the rest.
+        // SAFETY: the range lies inside the slice, which is borrowed for 'a; the caller promises
+        // the rest.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
     }
 }

@@ -91,9 +91,9 @@ pub enum Weights<'a> {
 pub struct Problem<'a> {
     /// Rows of `x` and of `out`.
     pub m: usize,
-    /// How many rows of `x` in a row are positions of one sequence: a row of `out` depends on that number
-    /// and on its row of `x`, not on the other rows. 16 and more in
-    /// bf16 and f16 may be summed in another order than fewer, and [`Level::Amx`](crate::Level::Amx) multiplies them by
+    /// How many rows of `x` in a row are positions of one sequence: a row of `out` depends on that
+    /// number and on its row of `x`, not on the other rows. 16 and more in bf16 and f16 may be
+    /// summed in another order than fewer, and [`Level::Amx`](crate::Level::Amx) multiplies them by
     /// tiles. 1: each row is a sequence's step.
     pub positions: usize,
     /// Rows of the weights, columns of `out`.

@@ -63,8 +63,8 @@ impl<'a> Norm<'a> {
 pub struct Rotation<'a> {
     /// An even number of values.
     pub dims: usize,
-    /// `[batch or 1, positions, dims]` f32: for each position, the cosines of the pairs' angles, then
-    /// their sines.
+    /// `[batch or 1, positions, dims]` f32: for each position, the cosines of the pairs' angles,
+    /// then their sines.
     pub turns: &'a [u8],
 }
 

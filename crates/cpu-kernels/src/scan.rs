@@ -12,9 +12,9 @@ const BLOCK: usize = 16;
 /// Lanes of a sum.
 const LANES: usize = 16;
 
-/// For each position and head: `step = clip(softplus(dt + dt_bias), limits)`,
-/// `S ← exp(-exp(a_log) · step) · S + (step · x) bᵀ`, `out = S c + d · x`. Neighbouring heads share `b` and
-/// `c`, which are those of their group. All in f32.
+/// For each position and head: `step = clip(softplus(dt + dt_bias), limits)`, `S ← exp(-exp(a_log)
+/// · step) · S + (step · x) bᵀ`, `out = S c + d · x`. Neighbouring heads share `b` and `c`, which
+/// are those of their group. All in f32.
 #[derive(Debug)]
 pub struct Scan<'a> {
     /// Of `mixed`, `dt` and the result.
@@ -29,8 +29,8 @@ pub struct Scan<'a> {
     pub head_dim: usize,
     /// Values of `b` and of `c` of a group: columns of a state.
     pub state_dim: usize,
-    /// `[rows, 1, positions, heads · head_dim + 2 · groups · state_dim]`: x of all heads, then `b` of all
-    /// groups, then their `c`.
+    /// `[rows, 1, positions, heads · head_dim + 2 · groups · state_dim]`: x of all heads, then `b`
+    /// of all groups, then their `c`.
     pub mixed: Heads<'a>,
     /// `[rows, 1, positions, heads]`: what steps are made of.
     pub dt: Heads<'a>,
@@ -42,10 +42,11 @@ pub struct Scan<'a> {
     pub d: &'a [f32],
     /// The least step and the largest.
     pub limits: [f32; 2],
-    /// Positions of each row that count, from its first one; empty: all. Others leave the state as it is,
-    /// and their results are 0.
+    /// Positions of each row that count, from its first one; empty: all. Others leave the state as
+    /// it is, and their results are 0.
     pub lengths: &'a [i32],
-    /// `[rows, heads, head_dim, state_dim]` f32: before the first position, and afterwards after the last.
+    /// `[rows, heads, head_dim, state_dim]` f32: before the first position, and afterwards after
+    /// the last.
     pub state: &'a mut [u8],
     /// `[rows, positions, heads, head_dim]`.
     pub out: &'a mut [u8],

@@ -57,8 +57,8 @@ thread_local! {
     static SCRATCH: RefCell<[Vec<u8>; 2]> = const { RefCell::new([const { Vec::new() }; 2]) };
 }
 
-/// Norms and rotates, writes key and value at `task.at`, and attends to all that each row sees up to
-/// there: the same bits as [`rows()`] and [`attention`] give.
+/// Norms and rotates, writes key and value at `task.at`, and attends to all that each row sees up
+/// to there: the same bits as [`rows()`] and [`attention`] give.
 ///
 /// # Errors
 /// Buffers whose sizes do not fit. Keys and values before `at` stay as they are.

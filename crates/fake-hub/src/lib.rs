@@ -1,7 +1,9 @@
-//! A hub for tests, on a free port of 127.0.0.1: it has the repositories that a test gives it, answers as the
-//! real one does, with the faults that a test asks for, and remembers what it was asked.
+//! A hub for tests, on a free port of 127.0.0.1: it has the repositories that a test gives it,
+//! answers as the real one does, with the faults that a test asks for, and remembers what it was
+//! asked.
 //!
-//! Large files (`.safetensors`) are on another host, `localhost` on a second port, to which the hub sends on.
+//! Large files (`.safetensors`) are on another host, `localhost` on a second port, to which the hub
+//! sends on.
 //!
 //! ```
 //! use fake_hub::FakeHub;

@@ -222,8 +222,9 @@ impl Cache {
     }
 }
 
-/// The files that a snapshot should have and has not: `config.json` or that of an adapter or a pipeline where it has no
-/// model in GGUF, shards that an index names, parts of such a model, and links into nothing.
+/// The files that a snapshot should have and has not: `config.json` or that of an adapter or a
+/// pipeline where it has no model in GGUF, shards that an index names, parts of such a model, and
+/// links into nothing.
 pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
     let mut missing: Vec<String> = files_below(snapshot)
         .iter()

@@ -1,4 +1,5 @@
-//! Requests to the hub: whom they carry the token to, where they are sent on to, and when they are repeated.
+//! Requests to the hub: whom they carry the token to, where they are sent on to, and when they are
+//! repeated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -270,8 +271,8 @@ impl Client {
         Trouble::Passing { reason, wait, progressed: false }
     }
 
-    /// Why the hub does not give it, with the remedy. To people whom it does not know, it denies that
-    /// there is such a repository.
+    /// Why the hub does not give it, with the remedy. To people whom it does not know, it denies
+    /// that there is such a repository.
     fn refusal(
         &self,
         name: &Name,
@@ -308,7 +309,8 @@ impl Client {
         }
     }
 
-    /// Tries until it goes, as long as there is patience; `told` hears of each wait. `stop` ends it.
+    /// Tries until it goes, as long as there is patience; `told` hears of each wait. `stop` ends
+    /// it.
     pub fn patiently<T>(
         &self,
         url: &str,
@@ -363,7 +365,8 @@ fn followed(from: &Uri, location: &str) -> Result<String, String> {
     Err(format!("sent on to `{location}`, which is no address"))
 }
 
-/// How long the hub asks to wait: `Retry-After` in seconds or as a date, else the rest of `RateLimit`'s window.
+/// How long the hub asks to wait: `Retry-After` in seconds or as a date, else the rest of
+/// `RateLimit`'s window.
 fn asked_wait(answer: &Response<Body>) -> Option<Duration> {
     let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
     if let Some(text) = header("retry-after") {
@@ -375,7 +378,8 @@ fn asked_wait(answer: &Response<Body>) -> Option<Duration> {
     parts.find_map(|part| part.strip_prefix("t=")?.parse().ok()).map(Duration::from_secs)
 }
 
-/// Addresses that were made for one request have a signature in their query, which nobody shall read.
+/// Addresses that were made for one request have a signature in their query, which nobody shall
+/// read.
 fn without_query(url: &str) -> String {
     url.split('?').next().unwrap_or(url).to_owned()
 }

@@ -1,4 +1,5 @@
-//! Models in files of GGUF, of which a repository has many: one for each way in which weights are quantised.
+//! Models in files of GGUF, of which a repository has many: one for each way in which weights are
+//! quantised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,8 @@ fn models<'a>(paths: impl IntoIterator<Item = &'a str>) -> BTreeMap<&'a str, Vec
     models
 }
 
-/// The path of a file of GGUF without its ending and the number of its part; `None` for another file.
+/// The path of a file of GGUF without its ending and the number of its part; `None` for another
+/// file.
 fn stem(path: &str) -> Option<&str> {
     let (stem, ending) = path.rsplit_once('.')?;
     let is_gguf = ending.eq_ignore_ascii_case("gguf");
@@ -61,8 +63,8 @@ fn is_called(stem: &str, wanted: &str) -> bool {
         || stem.split('/').rev().skip(1).any(|folder| folder == wanted)
 }
 
-/// The files of the model among `paths` that `name` means, the first part first; none where it says no file and
-/// there is no such model.
+/// The files of the model among `paths` that `name` means, the first part first; none where it says
+/// no file and there is no such model.
 ///
 /// # Errors
 /// [`Error::Choice`] where it means none of them, or several.

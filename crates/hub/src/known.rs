@@ -2,8 +2,8 @@
 
 /// A model that its makers published, converted by mlx-community.
 ///
-/// Its sizes are those of the makers' `config.json`. What follows from them leaves norms and biases out, less
-/// than a hundredth, so that a download may differ by as much.
+/// Its sizes are those of the makers' `config.json`. What follows from them leaves norms and biases
+/// out, less than a hundredth, so that a download may differ by as much.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// The short name.
@@ -66,8 +66,8 @@ impl Known {
         4 * self.sizes.layers * self.sizes.kv_heads * self.sizes.head_dim
     }
 
-    /// About what it takes to answer within `context` tokens: weights, keys and values, and a tenth of both for
-    /// what is computed.
+    /// About what it takes to answer within `context` tokens: weights, keys and values, and a tenth
+    /// of both for what is computed.
     pub fn need_bytes(&self, context: u64) -> u64 {
         let held = self.weight_bytes() + context * self.kv_bytes_per_token();
         held + held / 10

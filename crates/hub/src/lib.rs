@@ -1,4 +1,5 @@
-//! Models by name: what the hub has of a model, fetched into the cache that Python's `huggingface_hub` uses.
+//! Models by name: what the hub has of a model, fetched into the cache that Python's
+//! `huggingface_hub` uses.
 //!
 //! ```no_run
 //! use hub::{Cache, Name, Pull, Settings};
@@ -10,8 +11,8 @@
 //! # Ok::<(), hub::Error>(())
 //! ```
 //!
-//! A file counts once its size and its hash are right; until then it is an `.incomplete` blob, from which a
-//! later pull goes on. Several processes may pull one model at once, Python's among them.
+//! A file counts once its size and its hash are right; until then it is an `.incomplete` blob, from
+//! which a later pull goes on. Several processes may pull one model at once, Python's among them.
 
 #![forbid(unsafe_code)]
 

@@ -65,7 +65,8 @@ impl Listing {
     /// Reads the hub's answer of `/api/models/ORG/NAME/revision/REVISION?blobs=true`.
     ///
     /// # Errors
-    /// [`Error::Listing`] for an answer without what is needed, and for a path that leads out of the repository.
+    /// [`Error::Listing`] for an answer without what is needed, and for a path that leads out of
+    /// the repository.
     pub fn read(name: &Name, answer: &[u8]) -> Result<Self> {
         let refused = |reason: String| Error::Listing { name: name.to_string(), reason };
         let answer: Answer =

@@ -12,7 +12,8 @@ const LONGEST_FILE: usize = 128;
 /// The revision that a name without one means.
 const MAIN: &str = "main";
 
-/// A repository, one of its revisions, and one of its models in files of GGUF. None of its parts leads out of a folder.
+/// A repository, one of its revisions, and one of its models in files of GGUF. None of its parts
+/// leads out of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     organisation: String,

@@ -54,8 +54,8 @@ impl<'a> Pull<'a> {
 
     /// Fetches what is missing of `name`, and tells `report` of it from several threads.
     ///
-    /// The process may be killed at any time: what came is kept, and the next pull goes on from there. A
-    /// branch means its new commit only once all files are there.
+    /// The process may be killed at any time: what came is kept, and the next pull goes on from
+    /// there. A branch means its new commit only once all files are there.
     ///
     /// # Errors
     /// The hub's refusals, a list that cannot be used, wrong files, and the disk's.

@@ -9,11 +9,12 @@ use crate::cache::{bytes, files_below};
 use crate::{Cache, Error, Name, Result, own};
 
 impl Cache {
-    /// Removes all of a model, or the one revision that `name` says; how many bytes that frees. What other
-    /// revisions need stays.
+    /// Removes all of a model, or the one revision that `name` says; how many bytes that frees.
+    /// What other revisions need stays.
     ///
     /// # Errors
-    /// [`Error::NotCached`], [`Error::Busy`] while another process pulls it, and what the system refuses.
+    /// [`Error::NotCached`], [`Error::Busy`] while another process pulls it, and what the system
+    /// refuses.
     pub fn remove(&self, name: &Name) -> Result<u64> {
         if name.file().is_some() {
             let whole = name.without_file().to_string();

@@ -1,4 +1,5 @@
-//! Which files of a repository a model needs: weights as safetensors once and the texts beside them, or files of GGUF.
+//! Which files of a repository a model needs: weights as safetensors once and the texts beside
+//! them, or files of GGUF.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,8 @@ const EMBEDDING_TEXTS: [&str; 3] =
     [MODULES, "config_sentence_transformers.json", "sentence_bert_config.json"];
 /// Adapters have weights without an index.
 const ADAPTERS: [&str; 2] = ["adapters.safetensors", "adapter_model.safetensors"];
-/// The file that says of which components an image model is made, each a folder (diffusers' layout).
+/// The file that says of which components an image model is made, each a folder (diffusers'
+/// layout).
 pub const PIPELINE: &str = "model_index.json";
 /// The first weights of an image model that mflux saved, which has no such file.
 pub const SAVED_BY_MFLUX: &str = "transformer/0.safetensors";
@@ -53,8 +55,9 @@ const WEIGHTS: [&str; 2] = ["model", "weight"];
 /// A model's weights where they are one file.
 const WHOLE: &str = "model.safetensors";
 
-/// The files of `listing` that are needed, texts first; `index` is the content of [`INDEX`] where it is listed.
-/// It is left out where it names what is not listed, and there are weights without it.
+/// The files of `listing` that are needed, texts first; `index` is the content of [`INDEX`] where
+/// it is listed. It is left out where it names what is not listed, and there are weights without
+/// it.
 ///
 /// # Errors
 /// [`Error::NoWeights`], and [`Error::Listing`] for an index whose shards are not listed, nor other
@@ -114,8 +117,8 @@ fn is_of_module(path: &str) -> bool {
     is_numbered && ["config.json", "model.safetensors"].contains(&file)
 }
 
-/// The texts and the weights of each component; not those weights that are there in another type too
-/// (`model.fp16.safetensors`).
+/// The texts and the weights of each component; not those weights that are there in another type
+/// too (`model.fp16.safetensors`).
 fn pipeline(name: &Name, listing: &Listing) -> Result<Vec<Listed>> {
     let is_weight = |path: &str| {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));

@@ -46,7 +46,8 @@ impl Settings {
     /// The settings of this process's environment.
     ///
     /// # Errors
-    /// [`Error::Setting`] for an address or a token that cannot be used, and where no variable tells of a folder.
+    /// [`Error::Setting`] for an address or a token that cannot be used, and where no variable
+    /// tells of a folder.
     pub fn from_env() -> Result<Self> {
         Self::from_variables(|name| std::env::var(name).ok())
     }

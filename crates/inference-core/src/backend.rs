@@ -28,8 +28,9 @@ pub trait Backend: Send + Sync {
     /// The name under which it is registered, such as the device's.
     fn name(&self) -> &str;
 
-    /// When the registry tries it, where no backend is asked for. Equals are tried by name. A backend that leaves
-    /// this out comes after one of the CPU alone: one for an accelerator states so, whatever its name.
+    /// When the registry tries it, where no backend is asked for. Equals are tried by name. A
+    /// backend that leaves this out comes after one of the CPU alone: one for an accelerator states
+    /// so, whatever its name.
     fn preference(&self) -> Preference {
         Preference::default()
     }
@@ -46,14 +47,16 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) and
     /// [`Error::Unsupported`](crate::Error::Unsupported) name an option,
-    /// [`Error::Load`](crate::Error::Load) a file, [`Error::Memory`](crate::Error::Memory) the bytes.
+    /// [`Error::Load`](crate::Error::Load) a file, [`Error::Memory`](crate::Error::Memory) the
+    /// bytes.
     fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>>;
 
     /// Loads the image model in the folder at `path`, one with a `model_index.json`. Calls
     /// [`ImageLoadOptions::validate`] first, and refuses by name what it does not honour.
     ///
     /// # Errors
-    /// As [`load_model`](Self::load_model). A backend that makes no pictures refuses `image models`.
+    /// As [`load_model`](Self::load_model). A backend that makes no pictures refuses `image
+    /// models`.
     fn load_image_model(
         &self,
         path: &Path,
@@ -66,11 +69,12 @@ pub trait Backend: Send + Sync {
         })
     }
 
-    /// Loads the embedding model in the folder at `path`. Calls [`EmbeddingLoadOptions::validate`] first,
-    /// and refuses by name what it does not honour.
+    /// Loads the embedding model in the folder at `path`. Calls [`EmbeddingLoadOptions::validate`]
+    /// first, and refuses by name what it does not honour.
     ///
     /// # Errors
-    /// As [`load_model`](Self::load_model). A backend that embeds no texts refuses `embedding models`.
+    /// As [`load_model`](Self::load_model). A backend that embeds no texts refuses `embedding
+    /// models`.
     fn load_embedding_model(
         &self,
         path: &Path,

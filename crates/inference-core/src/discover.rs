@@ -103,8 +103,8 @@ pub struct DiscoveredModel {
     pub weight_bytes: u64,
 }
 
-/// The models at and directly under `dir`, sorted by path. Where a folder under it has several files of GGUF and nothing else
-/// that says what it is, each of these is a model.
+/// The models at and directly under `dir`, sorted by path. Where a folder under it has several
+/// files of GGUF and nothing else that says what it is, each of these is a model.
 ///
 /// Entries that cannot be read are passed over: one unreadable folder hides no other.
 ///
@@ -125,8 +125,8 @@ pub fn discover(dir: &Path) -> Result<Vec<DiscoveredModel>> {
     Ok(found)
 }
 
-/// The folders directly under `dir` in which a model grows, or grew until its process was killed: `.NAME.NUMBER.partial`.
-/// They are no models.
+/// The folders directly under `dir` in which a model grows, or grew until its process was killed:
+/// `.NAME.NUMBER.partial`. They are no models.
 pub fn unfinished(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<_> =
         children(dir).into_iter().flatten().filter(|path| is_unfinished(path)).collect();

@@ -106,8 +106,8 @@ impl PairScores {
     }
 }
 
-/// A loaded model that makes vectors of texts, or scores of pairs of texts. Any number of threads may
-/// call it at once.
+/// A loaded model that makes vectors of texts, or scores of pairs of texts. Any number of threads
+/// may call it at once.
 ///
 /// Every call validates its options first and honours each, or refuses it by name. What other
 /// texts are computed beside a text changes its result by rounding at most.
@@ -134,7 +134,7 @@ pub trait EmbeddingModel: Send + Sync {
         EngineStatus::default()
     }
 
-    /// Cancels all requests, frees the model, and waits until both is done. Later requests are refused
-    /// with [`Error::Closed`].
+    /// Cancels all requests, frees the model, and waits until both is done. Later requests are
+    /// refused with [`Error::Closed`].
     fn close(&self);
 }

@@ -86,7 +86,8 @@ impl FromStr for Truncate {
     }
 }
 
-/// How an embedding model is loaded. A backend that does not honour a set option refuses it by name.
+/// How an embedding model is loaded. A backend that does not honour a set option refuses it by
+/// name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmbeddingLoadOptions {
     /// The backend's name; `None`: the first available one.
@@ -97,11 +98,11 @@ pub struct EmbeddingLoadOptions {
     pub pooling: Option<Pooling>,
     /// The most tokens of a text, at most the model's own; `None`: as the model's files say.
     pub max_tokens: Option<usize>,
-    /// Bytes that weights and activations may take together; `None`, or more than the device has: what it
-    /// has.
+    /// Bytes that weights and activations may take together; `None`, or more than the device has:
+    /// what it has.
     pub memory_limit: Option<u64>,
-    /// Requests that may wait before further ones are refused with [`Error::QueueFull`]; `None`: as many
-    /// as come.
+    /// Requests that may wait before further ones are refused with [`Error::QueueFull`]; `None`: as
+    /// many as come.
     pub queue_limit: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,

@@ -78,8 +78,8 @@ pub enum Error {
         /// The change that the caller can make.
         remedy: String,
     },
-    /// The device had no memory left in the middle of the work: another program took it meanwhile, or more
-    /// was needed than the arithmetic said. Later requests may find some.
+    /// The device had no memory left in the middle of the work: another program took it meanwhile,
+    /// or more was needed than the arithmetic said. Later requests may find some.
     OutOfMemory {
         /// The work that was being done.
         what: String,
@@ -97,8 +97,8 @@ pub enum Error {
     Closed,
     /// The engine failed during the request.
     Engine(String),
-    /// The engine cannot compute any more: its device failed, or another process that computes the model with it is
-    /// lost. Every later request gets the same error.
+    /// The engine cannot compute any more: its device failed, or another process that computes the
+    /// model with it is lost. Every later request gets the same error.
     Unusable(String),
 }
 

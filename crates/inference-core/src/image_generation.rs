@@ -91,8 +91,8 @@ pub struct ImageFacts {
     pub decode_duration: Duration,
     /// From entering the queue until the end.
     pub total_duration: Duration,
-    /// The most memory that was in use in the process during the work, in bytes. What other models do at
-    /// the same time counts in it.
+    /// The most memory that was in use in the process during the work, in bytes. What other models
+    /// do at the same time counts in it.
     pub peak_memory_bytes: u64,
 }
 
@@ -147,8 +147,8 @@ impl Drop for ImageGeneration {
     }
 }
 
-/// The backend's end of an [`ImageGeneration`]. Dropped before the picture, it tells that the model was
-/// closed.
+/// The backend's end of an [`ImageGeneration`]. Dropped before the picture, it tells that the model
+/// was closed.
 #[derive(Debug)]
 pub struct ImageSender {
     events: Sender<Result<ImageEvent>>,

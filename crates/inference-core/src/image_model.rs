@@ -56,9 +56,10 @@ pub trait ImageModel: Send + Sync {
     ///
     /// # Errors
     /// Before anything is queued: [`Error::InvalidOption`](crate::Error::InvalidOption),
-    /// [`Error::Unsupported`](crate::Error::Unsupported), [`Error::QueueFull`](crate::Error::QueueFull),
-    /// [`Error::Closed`](crate::Error::Closed). What goes wrong later,
-    /// [`Error::Memory`](crate::Error::Memory) included, is the last item of the [`ImageGeneration`].
+    /// [`Error::Unsupported`](crate::Error::Unsupported),
+    /// [`Error::QueueFull`](crate::Error::QueueFull), [`Error::Closed`](crate::Error::Closed). What
+    /// goes wrong later, [`Error::Memory`](crate::Error::Memory) included, is the last item of the
+    /// [`ImageGeneration`].
     fn generate(&self, request: &ImageRequest) -> Result<ImageGeneration>;
 
     /// Returns the state of the engine at this moment.
@@ -66,7 +67,7 @@ pub trait ImageModel: Send + Sync {
         EngineStatus::default()
     }
 
-    /// Cancels all pictures, frees the model, and waits until both is done. Later requests are refused
-    /// with [`Error::Closed`](crate::Error::Closed).
+    /// Cancels all pictures, frees the model, and waits until both is done. Later requests are
+    /// refused with [`Error::Closed`](crate::Error::Closed).
     fn close(&self);
 }

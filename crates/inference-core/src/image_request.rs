@@ -20,8 +20,8 @@ impl Picture {
     /// A picture of these bytes.
     ///
     /// # Errors
-    /// [`Error::Engine`] for a side that is 0 or above [`MAX_SIDE`](Self::MAX_SIDE), and for another
-    /// number of bytes than the sides say.
+    /// [`Error::Engine`] for a side that is 0 or above [`MAX_SIDE`](Self::MAX_SIDE), and for
+    /// another number of bytes than the sides say.
     pub fn new(width: usize, height: usize, rgb: Vec<u8>) -> Result<Picture> {
         let sides = 1..=Self::MAX_SIDE;
         let expected = width.saturating_mul(height).saturating_mul(3);
@@ -55,17 +55,17 @@ pub struct ImageLoadOptions {
     pub backend: Option<String>,
     /// The type that weights and activations are held in; `None`: the checkpoint's own.
     pub dtype: Option<Dtype>,
-    /// Bits to which the matrices of the text encoder and the transformer are packed as they are read:
-    /// 4 or 8. `None`: they stay as the checkpoint has them.
+    /// Bits to which the matrices of the text encoder and the transformer are packed as they are
+    /// read: 4 or 8. `None`: they stay as the checkpoint has them.
     pub quantize: Option<usize>,
-    /// Bytes that weights and activations may take together; `None`, or more than the device has: what it
-    /// has.
+    /// Bytes that weights and activations may take together; `None`, or more than the device has:
+    /// what it has.
     pub memory_limit: Option<u64>,
-    /// Keep the components in memory between requests, where they fit together with the work. Otherwise
-    /// each is read when it is needed and freed after.
+    /// Keep the components in memory between requests, where they fit together with the work.
+    /// Otherwise each is read when it is needed and freed after.
     pub keep_components: bool,
-    /// Requests that may wait before further ones are refused with [`Error::QueueFull`]; `None`: as many
-    /// as come.
+    /// Requests that may wait before further ones are refused with [`Error::QueueFull`]; `None`: as
+    /// many as come.
     pub queue_limit: Option<usize>,
     /// Threads that compute on a CPU, for all models of the process; `None`: all that it has.
     pub threads: Option<usize>,
@@ -86,7 +86,8 @@ impl ImageLoadOptions {
     }
 }
 
-/// One picture to be made. Unset is the model's own default ([`ImageModelInfo`](crate::ImageModelInfo)).
+/// One picture to be made. Unset is the model's own default
+/// ([`ImageModelInfo`](crate::ImageModelInfo)).
 #[derive(Clone, Debug, Default)]
 pub struct ImageRequest {
     /// The description of the picture.
@@ -100,8 +101,8 @@ pub struct ImageRequest {
     pub height: Option<usize>,
     /// Denoising steps, each a pass of the transformer (two with guidance).
     pub steps: Option<usize>,
-    /// Weight of the difference between the prediction with the prompt and that with the negative prompt
-    /// (classifier-free guidance, `true_cfg_scale` of Qwen-Image).
+    /// Weight of the difference between the prediction with the prompt and that with the negative
+    /// prompt (classifier-free guidance, `true_cfg_scale` of Qwen-Image).
     pub guidance: Option<f32>,
     /// The most that guidance may lengthen a prediction, as a factor; 0: any. Z-Image only.
     pub guidance_normalization: Option<f32>,

@@ -82,8 +82,8 @@ pub struct AttentionWeights {
 }
 
 impl LayerAttention {
-    /// The weights of one head, `[seq_len, positions.len()]`; `None` beyond `n_heads`, or where they
-    /// were not asked for.
+    /// The weights of one head, `[seq_len, positions.len()]`; `None` beyond `n_heads`, or where
+    /// they were not asked for.
     pub fn head_weights(&self, head: usize) -> Option<&[f32]> {
         rows(&self.weights.as_ref()?.values, head, self.n_heads)
     }

@@ -97,9 +97,9 @@ pub struct EngineStatus {
     pub kv_bytes: u64,
     /// Bytes that the prefix cache holds.
     pub prefix_cache_bytes: u64,
-    /// Bytes that the process holds by the count of whoever hands them out: of a GPU's memory the driver's,
-    /// with what is kept for reuse and what the driver itself takes; on a CPU the process's resident memory.
-    /// `None` where nobody tells.
+    /// Bytes that the process holds by the count of whoever hands them out: of a GPU's memory the
+    /// driver's, with what is kept for reuse and what the driver itself takes; on a CPU the
+    /// process's resident memory. `None` where nobody tells.
     pub held_bytes: Option<u64>,
     /// Since the engine last finished a step of its work; zero while it is idle. One that grows
     /// past the longest step tells of an engine that hangs.
@@ -163,9 +163,9 @@ impl GenerateMetrics {
     }
 
     /// The sums over the requests of a batch: of their counts and of their durations, so that rates
-    /// are means over the requests, whose times overlap. The time to the first token is the shortest,
-    /// the peak of memory the highest, and the memory in use that of the last request. A reason for
-    /// a cache miss stays where it is the same for all.
+    /// are means over the requests, whose times overlap. The time to the first token is the
+    /// shortest, the peak of memory the highest, and the memory in use that of the last request. A
+    /// reason for a cache miss stays where it is the same for all.
     pub fn sum<'a>(requests: impl IntoIterator<Item = &'a GenerateMetrics>) -> GenerateMetrics {
         requests.into_iter().cloned().reduce(GenerateMetrics::add).unwrap_or_default()
     }

@@ -97,8 +97,8 @@ pub trait TextModel: Send + Sync {
     }
 
     /// Continues every prompt with the same options; one prompt's error leaves the others alone.
-    /// Afterwards [`metrics`](Self::metrics) are the sums over the prompts that ended well, and their
-    /// `total_duration` is that of the call: the requests' own times overlap.
+    /// Afterwards [`metrics`](Self::metrics) are the sums over the prompts that ended well, and
+    /// their `total_duration` is that of the call: the requests' own times overlap.
     ///
     /// # Errors
     /// Errors that concern all prompts: the options, a closed model.
@@ -137,8 +137,8 @@ pub trait TextModel: Send + Sync {
     /// [`Error::Prompt`] when the tokenizer refuses the ids.
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
-    /// The text of `ids` with the names of special tokens. Without a body of its own, a model leaves
-    /// them out.
+    /// The text of `ids` with the names of special tokens. Without a body of its own, a model
+    /// leaves them out.
     ///
     /// # Errors
     /// [`Error::Prompt`] when the tokenizer refuses the ids.
@@ -146,12 +146,14 @@ pub trait TextModel: Send + Sync {
         self.decode(ids)
     }
 
-    /// The bytes that the token `id` adds to a text behind another token. Those of one character may be spread over several
-    /// tokens; a special token adds none. Without a body of its own, a model tells those of whole characters alone.
+    /// The bytes that the token `id` adds to a text behind another token. Those of one character
+    /// may be spread over several tokens; a special token adds none. Without a body of its own, a
+    /// model tells those of whole characters alone.
     ///
     /// # Errors
-    /// [`Error::Prompt`] when the tokenizer refuses the id, or its tokens have no bytes of their own; and
-    /// [`Error::Unsupported`] for a part of a character, where the model does not tell its bytes.
+    /// [`Error::Prompt`] when the tokenizer refuses the id, or its tokens have no bytes of their
+    /// own; and [`Error::Unsupported`] for a part of a character, where the model does not tell its
+    /// bytes.
     fn token_bytes(&self, id: u32) -> Result<Vec<u8>> {
         let text = self.decode(&[id])?;
         match text.contains(char::REPLACEMENT_CHARACTER) {
@@ -231,7 +233,8 @@ pub trait TextModel: Send + Sync {
         Vec::new()
     }
 
-    /// Why the model cannot be used any more, once that is so: every request from then on gets this error.
+    /// Why the model cannot be used any more, once that is so: every request from then on gets this
+    /// error.
     fn fault(&self) -> Option<Error> {
         None
     }
@@ -248,8 +251,9 @@ pub trait TextModel: Send + Sync {
         Ok(())
     }
 
-    /// Gives memory back that was freed and that the engine keeps for the next request. What requests that run
-    /// now need, and what a prefix cache holds, stays. Without a body of its own, a model keeps none.
+    /// Gives memory back that was freed and that the engine keeps for the next request. What
+    /// requests that run now need, and what a prefix cache holds, stays. Without a body of its own,
+    /// a model keeps none.
     ///
     /// # Errors
     /// [`Error::Closed`]; what the device says.

@@ -62,11 +62,11 @@ pub struct LoadOptions {
     /// Bytes in which keys and values of earlier prompts and answers are kept, so that a prompt
     /// that begins alike need not be computed again; `None` or 0: none are kept.
     pub prefix_cache: Option<u64>,
-    /// A folder in which what the prefix cache holds is kept, so that the next load goes on from it; `None`: it is
-    /// gone with the model. It is this user's alone: prompts can be told from it.
+    /// A folder in which what the prefix cache holds is kept, so that the next load goes on from
+    /// it; `None`: it is gone with the model. It is this user's alone: prompts can be told from it.
     pub prefix_cache_dir: Option<PathBuf>,
-    /// Bytes that the files in `prefix_cache_dir` may take, of all models; `None`: 8 GiB, or what they take already
-    /// where that is more.
+    /// Bytes that the files in `prefix_cache_dir` may take, of all models; `None`: 8 GiB, or what
+    /// they take already where that is more.
     pub prefix_cache_disk: Option<u64>,
     /// Bits of a quantised key and value cache; `None`: unquantised.
     pub kv_bits: Option<usize>,
@@ -79,16 +79,16 @@ pub struct LoadOptions {
     pub adapter_path: Option<PathBuf>,
     /// The type that weights and activations are held in; `None`: the checkpoint's own.
     pub dtype: Option<Dtype>,
-    /// Bytes that weights, caches and activations may take together; `None`, or more than the device
-    /// has: what it has.
+    /// Bytes that weights, caches and activations may take together; `None`, or more than the
+    /// device has: what it has.
     pub memory_limit: Option<u64>,
-    /// Bytes of freed memory that the allocator may keep for reuse, for all models of the process; no
-    /// more than the device has. `None`: the backend's choice, which holds what one chunk of a prompt is
-    /// computed with.
+    /// Bytes of freed memory that the allocator may keep for reuse, for all models of the process;
+    /// no more than the device has. `None`: the backend's choice, which holds what one chunk of a
+    /// prompt is computed with.
     pub cache_limit: Option<u64>,
-    /// Bytes of weights and caches that stay resident while requests run, so that the system does not page them out; 0:
-    /// none. `None`: what the model needs, within what the device recommends. Without effect where nothing is paged out,
-    /// as on anything but Metal.
+    /// Bytes of weights and caches that stay resident while requests run, so that the system does
+    /// not page them out; 0: none. `None`: what the model needs, within what the device recommends.
+    /// Without effect where nothing is paged out, as on anything but Metal.
     pub wired_limit: Option<u64>,
     /// Prompt tokens computed at once; `None`: the backend's choice.
     pub prefill_chunk: Option<usize>,
@@ -97,15 +97,15 @@ pub struct LoadOptions {
     /// The form to which activations are rounded before a CPU multiplies them with packed weights;
     /// `None`: they are not.
     pub cpu_activations: Option<CpuActivations>,
-    /// Compute the model together with other processes, each of which loads a part of it with the same options. The
-    /// first one takes the requests; the others follow it ([`TextModel::follow`](crate::TextModel::follow)). `None`:
-    /// alone.
+    /// Compute the model together with other processes, each of which loads a part of it with the
+    /// same options. The first one takes the requests; the others follow it
+    /// ([`TextModel::follow`](crate::TextModel::follow)). `None`: alone.
     pub ranks: Option<Ranks>,
 }
 
 impl LoadOptions {
-    /// The most that `threads` may be: no machine that a backend is known to run on has more cores, and
-    /// many more threads than cores exhaust what a process may have.
+    /// The most that `threads` may be: no machine that a backend is known to run on has more cores,
+    /// and many more threads than cores exhaust what a process may have.
     pub const MAX_THREADS: usize = 1024;
 
     /// Checks every value against its range.
@@ -246,8 +246,8 @@ pub struct GenerateOptions {
     pub temperature: Option<f32>,
     /// Keep this many of the most likely tokens; 0: all.
     pub top_k: Option<usize>,
-    /// Keep the smallest set of most likely tokens whose probability reaches this, in `[0, 1]`; 0 keeps the
-    /// likeliest alone.
+    /// Keep the smallest set of most likely tokens whose probability reaches this, in `[0, 1]`; 0
+    /// keeps the likeliest alone.
     pub top_p: Option<f32>,
     /// Drop tokens less likely than this fraction of the most likely one, in `[0, 1]`.
     pub min_p: Option<f32>,

@@ -13,7 +13,8 @@ pub struct Ranks {
     pub rank: usize,
     /// The address on which each process listens for the others. All have the same list.
     pub addresses: Vec<SocketAddr>,
-    /// A number that these processes have alone. Others that listen on the same addresses are waited for to be gone. 0: none.
+    /// A number that these processes have alone. Others that listen on the same addresses are
+    /// waited for to be gone. 0: none.
     pub group: u64,
     /// The division of the model among them.
     pub split: RankSplit,
@@ -22,10 +23,12 @@ pub struct Ranks {
 /// The division of a model among the processes that compute it together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankSplit {
-    /// A part of every layer: all work on the same token, and exchange results several times in each layer.
+    /// A part of every layer: all work on the same token, and exchange results several times in
+    /// each layer.
     #[default]
     Tensors,
-    /// Some of the layers: a token goes from one to the next, with one message between them. For slow links.
+    /// Some of the layers: a token goes from one to the next, with one message between them. For
+    /// slow links.
     Layers,
 }
 

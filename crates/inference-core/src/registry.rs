@@ -95,8 +95,8 @@ impl Registry {
         self.chosen(options.backend.as_deref())?.load_image_model(path, options)
     }
 
-    /// Loads the embedding model at `path` with the backend that `options.backend` names, else with the
-    /// default one.
+    /// Loads the embedding model at `path` with the backend that `options.backend` names, else with
+    /// the default one.
     ///
     /// # Errors
     /// As [`load_model`](Self::load_model).

@@ -9,7 +9,8 @@ pub struct ClassifyResult {
     pub token: Token,
     /// `[vocab_size]` logits at the last position; only when asked for.
     pub logits: Option<Vec<f32>>,
-    /// One entry for each of [`ClassifyOptions::labels`](crate::ClassifyOptions::labels), in their order.
+    /// One entry for each of [`ClassifyOptions::labels`](crate::ClassifyOptions::labels), in their
+    /// order.
     pub labels: Vec<LabelScore>,
 }
 

@@ -47,8 +47,8 @@ pub fn utf8_text(bytes: &[u8]) -> Result<&str, NotUtf8> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The encoding that the first bytes are in, where it is another one: by its byte order mark, or by the
-/// zeros that it has in place of every other byte of a plain character.
+/// The encoding that the first bytes are in, where it is another one: by its byte order mark, or by
+/// the zeros that it has in place of every other byte of a plain character.
 fn other_encoding(bytes: &[u8]) -> Option<&'static str> {
     let is_zero = |at: usize| bytes.get(at).map(|byte| *byte == 0);
     let zeros = [0, 1, 2, 3].map(is_zero);

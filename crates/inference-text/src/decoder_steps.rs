@@ -24,7 +24,8 @@ pub(crate) enum Step {
     ByteFallback { run: Vec<u8> },
     /// GPT-2's spelling of bytes; invalid UTF-8 becomes U+FFFD as in `String::from_utf8_lossy`.
     ByteLevel { bytes: Vec<u8> },
-    /// Up to `start` characters `content` off the front of the fused text, up to `stop` off its end.
+    /// Up to `start` characters `content` off the front of the fused text, up to `stop` off its
+    /// end.
     Strip { content: char, start: usize, stop: usize, tail: VecDeque<char> },
     /// A decoder that must see the whole fused text.
     Whole { decoder: Box<DecoderWrapper>, text: String },

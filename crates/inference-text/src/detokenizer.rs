@@ -13,8 +13,8 @@ use std::sync::Arc;
 ///
 /// The pieces of [`push`](Self::push) and [`finish`](Self::finish), concatenated, are
 /// [`Tokenizer::decode`] of all ids, for every kind of decoder. (mlx-lm's detokenizers differ from
-/// `decode`: they drop a leading space and repair runs of byte tokens.) The time of a push does not depend
-/// on how much came before.
+/// `decode`: they drop a leading space and repair runs of byte tokens.) The time of a push does not
+/// depend on how much came before.
 ///
 /// ```no_run
 /// use inference_text::{Detokenizer, SkipSpecial, Tokenizer};

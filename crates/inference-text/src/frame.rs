@@ -1,4 +1,5 @@
-//! Texts for models that embed or score them: ids of a text, and what the model puts around one or two.
+//! Texts for models that embed or score them: ids of a text, and what the model puts around one or
+//! two.
 
 use serde_json::Value as Json;
 use tokenizers::{Encoding, Token};
@@ -12,7 +13,8 @@ use crate::tokenizer::{Tokenizer, guarded};
 pub struct Frame {
     /// The ids before a text and behind it.
     pub single: [Vec<u32>; 2],
-    /// The ids before a pair, between its texts and behind it, each with the kind of its text: 0 or 1.
+    /// The ids before a pair, between its texts and behind it, each with the kind of its text: 0
+    /// or 1.
     pub pair: [Vec<(u32, u32)>; 3],
     /// The kinds of the first and of the second text of a pair.
     pub kinds: [u32; 2],
@@ -70,8 +72,8 @@ impl Tokenizer {
         })
     }
 
-    /// Ids of `prompt` and the text behind it. Special tokens are recognised in the prompt alone; in the
-    /// text they are text. Nothing is put around both.
+    /// Ids of `prompt` and the text behind it. Special tokens are recognised in the prompt alone;
+    /// in the text they are text. Nothing is put around both.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode); [`TextError::Input`] for a text that holds all

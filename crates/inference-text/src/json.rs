@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use inference_core::{Error, Message, Result, Value};
 use serde_json::{Map, Number, Value as Json};
 
-/// `text` with what Python writes as numbers and JSON does not have, `Infinity`, `-Infinity` and `NaN`
-/// outside of strings, as transformers writes them: `{"__float__": "Infinity"}`.
+/// `text` with what Python writes as numbers and JSON does not have, `Infinity`, `-Infinity` and
+/// `NaN` outside of strings, as transformers writes them: `{"__float__": "Infinity"}`.
 pub fn standard_json(text: &str) -> Cow<'_, str> {
     const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
     if !NAMES.iter().any(|name| text.contains(name)) {

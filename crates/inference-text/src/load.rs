@@ -12,8 +12,8 @@ use crate::normalizer::{Growth, TooMuch};
 use crate::pipeline::PlainPipeline;
 use crate::special_tokens::{SpecialTokens, TokenFlags, TokenSpec};
 
-/// Added tokens of one tokenizer, at most: each takes some 2 KiB in what finds them in a text. Codes of
-/// sounds and pictures are up to 2^16 of them.
+/// Added tokens of one tokenizer, at most: each takes some 2 KiB in what finds them in a text.
+/// Codes of sounds and pictures are up to 2^16 of them.
 pub const MAX_ADDED_TOKENS: usize = 1 << 17;
 /// Bytes of all added tokens once they are normalized.
 const MAX_NORMALIZED_TOKENS: usize = 16 << 20;

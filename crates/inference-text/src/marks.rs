@@ -15,7 +15,8 @@ const MARKS: std::ops::RangeInclusive<char> = '\u{fdd0}'..='\u{fdef}';
 /// Whose text it is decides what is a control token in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// An assistant's turn may hold what the model writes: non-special tokens such as `<|tool_call|>`.
+    /// An assistant's turn may hold what the model writes: non-special tokens such as
+    /// `<|tool_call|>`.
     Assistant,
     /// Users, tools, the system prompt, template arguments.
     Other,
@@ -32,7 +33,8 @@ impl Author {
 
 /// The tokens that only a template may write.
 pub(crate) struct ControlTokens {
-    /// Special tokens, and those of the shape `<|…|>`: some models declare their turn markers not special.
+    /// Special tokens, and those of the shape `<|…|>`: some models declare their turn markers not
+    /// special.
     all: Finder,
     /// Special tokens only.
     special: Finder,
@@ -132,8 +134,8 @@ impl Finder {
             out.extend(chars.flat_map(|c| [mark, c]));
             done = found.end();
         }
-        // A token may also be spread over neighbouring strings: "<|im_" in one part, "end|>" in the next;
-        // templates trim parts, so white space between the two is no obstacle.
+        // A token may also be spread over neighbouring strings: "<|im_" in one part, "end|>" in the
+        // next; templates trim parts, so white space between the two is no obstacle.
         let rest = &text[done..];
         let open = match end {
             End::Open => self.open_token(rest).or_else(|| self.open_token(rest.trim_end())),

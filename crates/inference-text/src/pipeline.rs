@@ -72,7 +72,8 @@ impl PlainPipeline {
         Ok(PlainPipeline { search, found, is_control, text_vocabulary, inner_pre_tokenizer })
     }
 
-    /// Ids of `rendered`: tokens that hold no `mark` are tokens, all else is text without its marks.
+    /// Ids of `rendered`: tokens that hold no `mark` are tokens, all else is text without its
+    /// marks.
     pub fn encode(
         &self,
         tokenizer: &tokenizers::Tokenizer,
@@ -155,7 +156,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Metaspace's `prepend_scheme: first` looks at the offset in the whole text, which a piece does not know.
+/// Metaspace's `prepend_scheme: first` looks at the offset in the whole text, which a piece does
+/// not know.
 fn prepend_nothing(json: &mut Json) {
     match json {
         Json::Object(map) => {

@@ -40,8 +40,9 @@ pub(crate) struct SpecialTokens {
 
 /// Returns the ids at which generation stops, apart from the tokenizer's own EOS token.
 ///
-/// mlx-lm takes generation_config.json's `eos_token_id` if it has one (an id or a list, and 0 counts as
-/// none), else config.json's. Here it is both: an id that either file calls an end of sequence is one.
+/// mlx-lm takes generation_config.json's `eos_token_id` if it has one (an id or a list, and 0
+/// counts as none), else config.json's. Here it is both: an id that either file calls an end of
+/// sequence is one.
 ///
 /// # Errors
 /// If a file is no JSON object, or an id is no id.
@@ -80,8 +81,8 @@ pub(crate) fn eos_ids(dir: &dyn Files) -> Result<BTreeSet<u32>, TextError> {
 
 /// Special tokens as transformers 5 gathers them for a checkpoint with a tokenizer.json.
 ///
-/// `add_bos_token` and `add_eos_token` are not read: next to a tokenizer.json transformers ignores them,
-/// and the post-processor in that file decides.
+/// `add_bos_token` and `add_eos_token` are not read: next to a tokenizer.json transformers ignores
+/// them, and the post-processor in that file decides.
 ///
 /// # Errors
 /// If a file is no JSON object, or an entry is no token.

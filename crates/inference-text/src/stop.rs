@@ -9,7 +9,8 @@ use std::sync::Arc;
 pub struct Held {
     /// Text that is certainly before any stop string.
     pub text: String,
-    /// The stop string that was met, by its index. It is not part of any released text, nor is what follows.
+    /// The stop string that was met, by its index. It is not part of any released text, nor is what
+    /// follows.
     pub matched: Option<usize>,
 }
 
@@ -82,7 +83,8 @@ impl StopMatcher {
             }
         }
         self.held.push_str(piece);
-        // The text's longest end that begins a stop string; a candidate never begins before it here.
+        // The text's longest end that begins a stop string; a candidate never begins before it
+        // here.
         let open = self.held.len() - self.automaton.nodes[self.state].depth;
         if let Some(best) = &mut self.candidate {
             best.start -= open;

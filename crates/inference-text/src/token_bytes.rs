@@ -42,8 +42,8 @@ impl TokenBytes {
 }
 
 impl Tokenizer {
-    /// The bytes that the token `id` adds to a text behind another token; none for a special one, and for an id that no token
-    /// has.
+    /// The bytes that the token `id` adds to a text behind another token; none for a special one,
+    /// and for an id that no token has.
     ///
     /// # Errors
     /// A decoder for which a token's text depends on the tokens around it.

@@ -20,7 +20,8 @@ const MAX_NORMALIZED_BYTES: usize = 4 * MAX_INPUT_BYTES;
 /// The cases in which the post-processor puts BOS (and whatever else it adds) around the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddSpecial {
-    /// A raw prompt, as mlx-lm feeds it: special tokens are added unless the text begins with BOS already.
+    /// A raw prompt, as mlx-lm feeds it: special tokens are added unless the text begins with BOS
+    /// already.
     Prompt,
     /// Always.
     Always,
@@ -52,8 +53,9 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// Loads tokenizer.json, tokenizer_config.json and special_tokens_map.json of a model folder, and the
-    /// EOS ids from its generation_config.json and config.json. Only the first must be there.
+    /// Loads tokenizer.json, tokenizer_config.json and special_tokens_map.json of a model folder,
+    /// and the EOS ids from its generation_config.json and config.json. Only the first must be
+    /// there.
     ///
     /// ```no_run
     /// use inference_text::{AddSpecial, Tokenizer};
@@ -63,7 +65,8 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// Whatever is wrong with a file, with its name: absent, unreadable, too large, not JSON, not a tokenizer.
+    /// Whatever is wrong with a file, with its name: absent, unreadable, too large, not JSON, not a
+    /// tokenizer.
     pub fn from_dir(dir: &Path) -> Result<Tokenizer, TextError> {
         Tokenizer::from_files(&Folder(dir))
     }
@@ -127,7 +130,8 @@ impl Tokenizer {
         }
     }
 
-    /// Ids of a rendered chat: nothing is added, as the template has written BOS if the model wants one.
+    /// Ids of a rendered chat: nothing is added, as the template has written BOS if the model wants
+    /// one.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode).

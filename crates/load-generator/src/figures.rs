@@ -51,7 +51,8 @@ pub struct Round {
     pub other_lengths: usize,
     /// Answers without any text, which have no time to the first token.
     pub without_text: usize,
-    /// How late the measurement's own threads were, 99 of 100 times; all times may be too long by it.
+    /// How late the measurement's own threads were, 99 of 100 times; all times may be too long by
+    /// it.
     pub client_late_p99_seconds: f64,
 }
 

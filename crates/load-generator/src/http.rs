@@ -88,8 +88,8 @@ impl Server {
         Ok(sender)
     }
 
-    /// The answer to a request, on the connection in `slot` where there is one. It may be used again
-    /// when the answer was read.
+    /// The answer to a request, on the connection in `slot` where there is one. It may be used
+    /// again when the answer was read.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Connect`] and [`Error::Lost`].

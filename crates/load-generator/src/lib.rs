@@ -1,5 +1,5 @@
-//! Load on a server that speaks OpenAI's protocol, and what its clients see: tokens a second, the time
-//! to the first token, and the times between tokens.
+//! Load on a server that speaks OpenAI's protocol, and what its clients see: tokens a second, the
+//! time to the first token, and the times between tokens.
 //!
 //! ```no_run
 //! use load_generator::{Load, Options, measure};

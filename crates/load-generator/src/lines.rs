@@ -46,8 +46,8 @@ impl Line {
     }
 }
 
-/// The requests of `text`, a line each: a JSON text, which asks `api`, or an object with `prompt` or
-/// `messages` and any further fields. `name` is the file's.
+/// The requests of `text`, a line each: a JSON text, which asks `api`, or an object with `prompt`
+/// or `messages` and any further fields. `name` is the file's.
 ///
 /// # Errors
 /// [`Error::Options`] with the number of the line, from 1 on.

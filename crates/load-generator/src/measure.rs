@@ -46,12 +46,12 @@ pub struct Report {
     pub results: Vec<Round>,
 }
 
-/// Measures the server that `options` name; `each` is given the figures of each load as it ends. Must
-/// not be called from an async program.
+/// Measures the server that `options` name; `each` is given the figures of each load as it ends.
+/// Must not be called from an async program.
 ///
 /// # Errors
-/// Bad options, a server that does not answer the first requests, and one that answers no request of a
-/// warm-up. Errors of single requests are counted in their [`Round`].
+/// Bad options, a server that does not answer the first requests, and one that answers no request
+/// of a warm-up. Errors of single requests are counted in their [`Round`].
 pub fn measure(options: &Options, mut each: impl FnMut(&Round)) -> Result<Report> {
     options.validate()?;
     let cores = available_parallelism().map_or(1, NonZero::get);

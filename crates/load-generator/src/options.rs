@@ -22,8 +22,9 @@ pub struct Options {
     pub api: Api,
     /// Tokens of an answer; lines that state `max_tokens` have theirs.
     pub gen_tokens: usize,
-    /// How far the lengths of generated prompts and of their answers are spread around the given ones, which are the averages then: the
-    /// deviation of their logarithms, 0 to 1. 0: all have the given ones.
+    /// How far the lengths of generated prompts and of their answers are spread around the given
+    /// ones, which are the averages then: the deviation of their logarithms, 0 to 1. 0: all have
+    /// the given ones.
     pub spread: f64,
     /// Measured one after the other.
     pub loads: Vec<Load>,
@@ -38,8 +39,8 @@ pub struct Options {
     pub fields: Map<String, Json>,
     /// After so long a request is given up.
     pub timeout: Duration,
-    /// Makes prompts and arrivals. A server that remembers prompts knows those of an earlier call with
-    /// the same seed.
+    /// Makes prompts and arrivals. A server that remembers prompts knows those of an earlier call
+    /// with the same seed.
     pub seed: u64,
 }
 

@@ -179,8 +179,8 @@ pub fn load_embedded(files: EmbeddedFiles, options: &LoadOptions) -> Result<Box<
     )?)?))
 }
 
-/// Loads a model of the architecture and the sizes that `config`, the text of a `config.json`, gives,
-/// with random weights: for measurements. Its tokenizer knows one letter, so give it ids.
+/// Loads a model of the architecture and the sizes that `config`, the text of a `config.json`,
+/// gives, with random weights: for measurements. Its tokenizer knows one letter, so give it ids.
 ///
 /// # Errors
 /// As [`Backend::load_model`], for the config and the options.
@@ -221,9 +221,11 @@ pub fn describe_image_model(path: &Path, options: &ImageLoadOptions) -> Result<I
     MlxImageModel::describe(path, options, device, kernels(device)?)
 }
 
-/// Quantises the checkpoint in the folder `source` into the new folder `target`, a tensor at a time.
+/// Quantises the checkpoint in the folder `source` into the new folder `target`, a tensor at a
+/// time.
 ///
-/// `progress` gets the bytes that were written and those of all tensors. The folder is there once it is whole.
+/// `progress` gets the bytes that were written and those of all tensors. The folder is there once
+/// it is whole.
 ///
 /// # Errors
 /// A source that is no model; options that do not fit it; a target that exists; a full disk;
@@ -302,8 +304,8 @@ pub fn cpu_kernels() -> &'static str {
     }
 }
 
-/// Gives the memory of models that were dropped back to the system, as far as the C library keeps some of it. It
-/// takes some milliseconds.
+/// Gives the memory of models that were dropped back to the system, as far as the C library keeps
+/// some of it. It takes some milliseconds.
 pub fn give_back() {
     memory::trim_heap();
 }
@@ -328,8 +330,8 @@ pub struct System {
     pub parallel_slots: usize,
     /// Bytes that MLX tries to stay within.
     pub memory_limit_bytes: u64,
-    /// Bytes that the device recommends to stay within, and that are wired at most while requests run; `None` where
-    /// nothing is wired, as on anything but Metal.
+    /// Bytes that the device recommends to stay within, and that are wired at most while requests
+    /// run; `None` where nothing is wired, as on anything but Metal.
     pub working_set_bytes: Option<u64>,
     /// Bytes that the device has; `None` where MLX does not know, as on a CPU.
     pub total_memory_bytes: Option<u64>,

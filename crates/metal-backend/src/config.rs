@@ -62,8 +62,8 @@ impl Config {
         config
     }
 
-    /// A copy of the config that has the values of some keys under other names too, each a key and its other
-    /// name; what is there already stays.
+    /// A copy of the config that has the values of some keys under other names too, each a key and
+    /// its other name; what is there already stays.
     pub fn with_names(&self, names: &[(&str, &str)]) -> Config {
         let mut config = self.clone();
         for (key, other) in names {
@@ -234,8 +234,8 @@ impl Config {
         texts.map(Some).ok_or_else(|| self.wrong(key, value, "a list of strings"))
     }
 
-    /// Two numbers from 0 on, the first of which is not the larger one, where they are given; what Python
-    /// writes as infinity is one.
+    /// Two numbers from 0 on, the first of which is not the larger one, where they are given; what
+    /// Python writes as infinity is one.
     pub fn opt_range(&self, key: &str) -> Result<Option<[f32; 2]>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let number = |value: &Value| match value.get("__float__").unwrap_or(value) {

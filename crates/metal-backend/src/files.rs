@@ -39,8 +39,9 @@ pub(crate) enum ModelFiles {
 }
 
 impl ModelFiles {
-    /// The files of the model at `path`: a folder, a file of GGUF, or a folder with one. Weights in GGUF that can be
-    /// packed in `groups` are; its numbers are given out as `dtype`, in which they are computed with.
+    /// The files of the model at `path`: a folder, a file of GGUF, or a folder with one. Weights in
+    /// GGUF that can be packed in `groups` are; its numbers are given out as `dtype`, in which they
+    /// are computed with.
     ///
     /// # Errors
     /// A file of GGUF that is damaged, or has what is not known; a folder with several.

@@ -3,8 +3,8 @@
 //! [`register`] makes the backends `metal`, `cuda` and `cpu` known to `inference-core`; programs
 //! use models through that crate's contract alone.
 //!
-//! On a CPU under Linux, where MLX's own products are slow, weights are multiplied by kernels of our
-//! own; with `ML_CPU_KERNELS=off` in the environment a model is loaded on MLX's instead. See
+//! On a CPU under Linux, where MLX's own products are slow, weights are multiplied by kernels of
+//! our own; with `ML_CPU_KERNELS=off` in the environment a model is loaded on MLX's instead. See
 //! [`cpu_kernels`].
 //!
 //! ```no_run

@@ -278,7 +278,8 @@ impl MlxModel {
         Ok(tokens)
     }
 
-    /// Compiles the constraint of a request. The heap that a costly one took goes back to the system.
+    /// Compiles the constraint of a request. The heap that a costly one took goes back to the
+    /// system.
     fn begin_constraint(&self, options: &GenerateOptions, ids: &[u32]) -> Result<Option<Matcher>> {
         let started = Instant::now();
         let constraint = self.constraints.begin(options, ids);

@@ -75,8 +75,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// The state before the first draw. The penalties see `prompt` where their scope is the context;
-    /// `protected` are the ids that XTC never drops.
+    /// The state before the first draw. The penalties see `prompt` where their scope is the
+    /// context; `protected` are the ids that XTC never drops.
     ///
     /// # Errors
     /// Those of MLX.
@@ -148,8 +148,8 @@ impl Sampler {
         }
     }
 
-    /// Forgets the last draw, which was not read, so that the next one takes its place. A rank that follows another one
-    /// has drawn nothing.
+    /// Forgets the last draw, which was not read, so that the next one takes its place. A rank that
+    /// follows another one has drawn nothing.
     pub fn forget_draw(&mut self) {
         self.step = self.step.saturating_sub(1);
     }
@@ -188,8 +188,8 @@ impl Sampler {
         self.is_greedy() && self.is_untouched()
     }
 
-    /// Among how many of the most likely ids the next draw chooses, where it needs no other logits, and they were found to be
-    /// numbers; `None`: it needs all.
+    /// Among how many of the most likely ids the next draw chooses, where it needs no other logits,
+    /// and they were found to be numbers; `None`: it needs all.
     pub fn narrow(&self) -> Option<usize> {
         if !self.is_untouched() || self.step == 0 {
             return None;
@@ -202,8 +202,8 @@ impl Sampler {
         top_k.filter(|_| !has_xtc && !self.by_kernel)
     }
 
-    /// Draws where the draw is [narrow](Self::narrow), from the `logprobs`, `[1, vocab_size]`, of which all but those ids may
-    /// be impossible: `[1]`.
+    /// Draws where the draw is [narrow](Self::narrow), from the `logprobs`, `[1, vocab_size]`, of
+    /// which all but those ids may be impossible: `[1]`.
     pub fn draw_narrow(&mut self, logprobs: &Array) -> Result<Indices> {
         let id = match self.is_greedy() {
             true => ops::argmax(logprobs, -1, false)?,
@@ -337,7 +337,8 @@ impl Sampler {
         seen.transpose()
     }
 
-    /// Filters and draws; `[1]`. `total` is what the probabilities of all ids add up to, where some are left out.
+    /// Filters and draws; `[1]`. `total` is what the probabilities of all ids add up to, where some
+    /// are left out.
     fn sample(&self, logprobs: &Array, total: Option<f32>) -> Result<Indices> {
         if let Some(drawing) = self.drawing() {
             return Drawer::default().draw(logprobs, &[Some((drawing, self.step as u32))]);

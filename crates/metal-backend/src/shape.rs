@@ -277,8 +277,8 @@ impl Shape {
         })
     }
 
-    /// The gated feed-forward network under `w` whose `gate_up_proj` has both projections, one behind the
-    /// other.
+    /// The gated feed-forward network under `w` whose `gate_up_proj` has both projections, one
+    /// behind the other.
     pub fn fused_mlp(&self, w: &Weights, activation: Activation) -> Result<FeedForward> {
         self.both_intermediate()?;
         let of_rank = InnerNames { into: &[], both: &["gate_up_proj"], out: &["down_proj"] };

@@ -1,4 +1,5 @@
-//! Pictures of prompts, from their bytes to the numbers that a tower takes. Nothing here knows arrays.
+//! Pictures of prompts, from their bytes to the numbers that a tower takes. Nothing here knows
+//! arrays.
 
 mod families;
 mod patches;
@@ -25,8 +26,8 @@ pub(crate) use scene::{Scene, Shown};
 
 /// The most pictures of a prompt.
 const MOST_PICTURES: usize = 128;
-/// The most numbers of pictures that were prepared last, and are kept: one is prepared to be counted, then
-/// to be computed.
+/// The most numbers of pictures that were prepared last, and are kept: one is prepared to be
+/// counted, then to be computed.
 const MOST_NUMBERS: usize = 16 << 20;
 
 /// How a model is shown pictures.

@@ -81,7 +81,8 @@ fn is_the_other() -> bool {
     println!("there are {}", free());
     let _ = std::io::stdin().read_exact(&mut [0]);
     let leaves: u64 = leaves.parse().unwrap();
-    // Where the first process takes some meanwhile, as much is not there any more, and nothing is held.
+    // Where the first process takes some meanwhile, as much is not there any more, and nothing is
+    // held.
     for _ in 0..50 {
         memory::reserve(free().saturating_sub(leaves) as usize);
         if free() < leaves + (4 << 30) {

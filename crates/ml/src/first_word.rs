@@ -2,8 +2,8 @@
 
 /// State of a text in relation to its first word.
 ///
-/// SentencePiece writes the space before a word as part of the word's token. Most tokenizers drop it
-/// from the beginning of a text as they decode; Gemma's leaves it there.
+/// SentencePiece writes the space before a word as part of the word's token. Most tokenizers drop
+/// it from the beginning of a text as they decode; Gemma's leaves it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstWord {
     /// The next text may begin with the space of the first word.

@@ -58,10 +58,10 @@ impl fmt::Debug for MlxOptions {
 /// A loaded model behind [`Backend`] and [`StreamingBackend`].
 ///
 /// It takes no lock: requests wait in the engine's own queue, where their cancel tokens are looked
-/// at. After each request it compares the memory in use with the model's own. The request's state is
-/// freed by then, so what is in use belongs to others: the log is told, and what was freed goes back
-/// ([`clear_cache`](Self::clear_cache)). A CPU's engine keeps nothing of that; a GPU's keeps it for the next request,
-/// and gives it back after a second without one.
+/// at. After each request it compares the memory in use with the model's own. The request's state
+/// is freed by then, so what is in use belongs to others: the log is told, and what was freed goes
+/// back ([`clear_cache`](Self::clear_cache)). A CPU's engine keeps nothing of that; a GPU's keeps
+/// it for the next request, and gives it back after a second without one.
 pub struct MlxBackend {
     model: Arc<dyn TextModel>,
     /// The backend that loaded the model; `None` for a model that was given.
@@ -145,7 +145,8 @@ impl MlxBackend {
         &self.model
     }
 
-    /// Gives memory back that was freed and that the engine keeps for the next request. What runs goes on.
+    /// Gives memory back that was freed and that the engine keeps for the next request. What runs
+    /// goes on.
     ///
     /// # Errors
     /// [`inference_core::Error::Closed`]; what the device says.
@@ -270,7 +271,8 @@ impl MlxBackend {
                 prefix_cache_bytes: status.prefix_cache_bytes,
             }
         });
-        // A model that was closed meanwhile holds nothing, and a device that fails tells the next request.
+        // A model that was closed meanwhile holds nothing, and a device that fails tells the next
+        // request.
         let _ = self.clear_cache();
     }
 }

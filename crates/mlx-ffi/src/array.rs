@@ -123,7 +123,8 @@ impl Array {
     }
 
     /// Constructors that return a handle fail by returning an empty one. MLX multiplies dimensions
-    /// without looking for an overflow, as where operands broadcast, and would compute a smaller array.
+    /// without looking for an overflow, as where operands broadcast, and would compute a smaller
+    /// array.
     fn filled(self) -> Result<Array> {
         if self.raw.ctx.is_null() {
             return Err(take());
@@ -152,8 +153,8 @@ impl Array {
         Array::copied(bytes, shape, dtype, false)
     }
 
-    /// An array of f32 values that are read soon and not kept: a CUDA device has them all at once, where other large
-    /// arrays come to it by the page. MLX does not count their memory there.
+    /// An array of f32 values that are read soon and not kept: a CUDA device has them all at once,
+    /// where other large arrays come to it by the page. MLX does not count their memory there.
     ///
     /// # Errors
     /// A shape that does not hold exactly `values.len()` values; no memory on the device.
@@ -181,7 +182,8 @@ impl Array {
         let mut array = Array::empty();
         let (out, data) = (&mut array.raw, bytes.as_ptr().cast());
         let (dims, type_) = (shape.as_ptr(), dtype.raw());
-        // SAFETY: data and shape live for the call, which copies both, and the length was checked above.
+        // SAFETY: data and shape live for the call, which copies both, and the length was checked
+        // above.
         check(unsafe {
             let rank = shape.len();
             sys::mlxrs_array_upload(out, &mut uploaded, data, dims, rank, type_, soon, current())
@@ -267,7 +269,8 @@ impl Array {
         })
     }
 
-    /// Rows of a matrix that has any number of leading dimensions, at most `i32::MAX`; none of a scalar.
+    /// Rows of a matrix that has any number of leading dimensions, at most `i32::MAX`; none of a
+    /// scalar.
     pub fn rows(&self) -> i32 {
         let Some((_, leading)) = self.shape().split_last() else { return 0 };
         let product = |rows: i32, &dim: &i32| rows.saturating_mul(dim);
@@ -326,8 +329,8 @@ impl fmt::Debug for Array {
     }
 }
 
-/// Turns the status of a call that runs kernels into a result. MLX keeps a failure for the stream and for the
-/// value: what is left of it would be reported to the next call that waits.
+/// Turns the status of a call that runs kernels into a result. MLX keeps a failure for the stream
+/// and for the value: what is left of it would be reported to the next call that waits.
 pub(crate) fn settle(status: c_int) -> Result<()> {
     let result = check(status);
     if result.is_err() {
@@ -339,8 +342,8 @@ pub(crate) fn settle(status: c_int) -> Result<()> {
 
 /// The bytes of plain numbers.
 fn as_bytes<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: callers pass floats and whole numbers only, which have no padding; the slice covers exactly
-    // the bytes of `values` and borrows them.
+    // SAFETY: callers pass floats and whole numbers only, which have no padding; the slice covers
+    // exactly the bytes of `values` and borrows them.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 

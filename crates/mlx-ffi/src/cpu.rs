@@ -1,9 +1,9 @@
-//! Matrix products, attention, what stands between them, copies of caches' rows, and convolutions of
-//! pictures by our own kernels for CPUs, as operations of MLX's graph.
+//! Matrix products, attention, what stands between them, copies of caches' rows, and convolutions
+//! of pictures by our own kernels for CPUs, as operations of MLX's graph.
 //!
 //! On a Linux CPU MLX multiplies on one core, and packed weights far below the memory's speed.
-//! These operations are lazy like MLX's own, take any layout of `x`, copy no weights, and run on the
-//! thread of the current stream, which must be one of the CPU.
+//! These operations are lazy like MLX's own, take any layout of `x`, copy no weights, and run on
+//! the thread of the current stream, which must be one of the CPU.
 //!
 //! Shapes and types are checked when the operation is made. Should a kernel fail after that, or
 //! panic, then the call that waits for its value gets the error, as with MLX's own kernels.
@@ -36,8 +36,8 @@ pub use step::{step_attention, turns};
 use operation::View;
 pub(crate) use operation::{Inputs, Outcome, operation};
 
-/// Lets whatever is computed from now on use the instructions of `level`; `None`: the best that this
-/// processor has.
+/// Lets whatever is computed from now on use the instructions of `level`; `None`: the best that
+/// this processor has.
 ///
 /// # Errors
 /// Instructions that it does not have.
@@ -75,7 +75,8 @@ pub fn rounded_quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
 /// The weights that `w`, `[…, rows, columns]`, stands for, in `dtype`.
 ///
 /// # Errors
-/// Weights that do not fit their parameters; types other than f32, f16 and bf16; a stream of the GPU.
+/// Weights that do not fit their parameters; types other than f32, f16 and bf16; a stream of the
+/// GPU.
 pub(crate) fn unpacked(w: &Quantized, dtype: Dtype) -> Result<Array> {
     let (kind, to) = (Kind::packed(w)?, kernel_dtype(dtype)?);
     let Some((&groups, rows)) = w.scales.shape().split_last() else {
@@ -176,8 +177,8 @@ fn product(
     })
 }
 
-/// How many positions of a sequence follow each other in activations of `shape`, `[batch, positions, …, k]`;
-/// 1 if the shape does not say.
+/// How many positions of a sequence follow each other in activations of `shape`, `[batch,
+/// positions, …, k]`; 1 if the shape does not say.
 fn positions(shape: &[i32]) -> usize {
     if let [_, positions, _, ..] = *shape { positions as usize } else { 1 }
 }

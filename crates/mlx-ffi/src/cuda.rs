@@ -1,10 +1,11 @@
-//! Kernels of our own for CUDA, as operations of MLX's graph: products of few rows, and what a layer does
-//! with one new position.
+//! Kernels of our own for CUDA, as operations of MLX's graph: products of few rows, and what a
+//! layer does with one new position.
 //!
 //! MLX's products of one row reach half of the memory's speed there, those of 2 to 32 rows a third,
-//! packed ones less; it has no kernel for one query of each row over keys that a mask hides; and each
-//! operation costs the processor more time than the device. So a layer's step is few operations here. What
-//! a row gives depends on the other rows only by the order in which sums are made.
+//! packed ones less; it has no kernel for one query of each row over keys that a mask hides; and
+//! each operation costs the processor more time than the device. So a layer's step is few
+//! operations here. What a row gives depends on the other rows only by the order in which sums are
+//! made.
 
 mod attention;
 mod buffers;

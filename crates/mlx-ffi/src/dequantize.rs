@@ -3,7 +3,8 @@
 use crate::stream::current;
 use crate::{Array, Dtype, Quantized, Result, cpu, sys};
 
-/// The weights that `w` stands for, in `dtype`. Groups that MLX does not have are unpacked by our own kernel.
+/// The weights that `w` stands for, in `dtype`. Groups that MLX does not have are unpacked by our
+/// own kernel.
 ///
 /// # Errors
 /// Shapes that do not fit the parameters; a stream of the GPU for groups that are on a CPU alone.

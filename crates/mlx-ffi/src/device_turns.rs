@@ -19,8 +19,9 @@ pub(crate) fn has_cuda() -> bool {
     IS_CUDA.load(Ordering::Acquire)
 }
 
-/// Held while operations are sent to a device: MLX and the shim capture some of them. CUDA refuses to wait for all of a
-/// device meanwhile, whichever thread asks, and ends the capture. MLX does not outlive that.
+/// Held while operations are sent to a device: MLX and the shim capture some of them. CUDA refuses
+/// to wait for all of a device meanwhile, whichever thread asks, and ends the capture. MLX does not
+/// outlive that.
 pub(crate) fn evaluating() -> Option<RwLockReadGuard<'static, ()>> {
     let guard = || EVALUATIONS.read().unwrap_or_else(PoisonError::into_inner);
     has_cuda().then(guard)

@@ -1,19 +1,20 @@
 //! Several processes that compute one model together: ranks, and what they tell each other.
 //!
-//! A [`Group`] is a connection of every rank to every other over TCP. Its operations are lazy like MLX's own. They
-//! run on the thread of the current stream, which must be one of the CPU. All ranks must make and evaluate the same
-//! operations in the same order.
+//! A [`Group`] is a connection of every rank to every other over TCP. Its operations are lazy like
+//! MLX's own. They run on the thread of the current stream, which must be one of the CPU. All ranks
+//! must make and evaluate the same operations in the same order.
 //!
 //! With an NVIDIA GPU for each rank, [`Between::Gpus`] has the values sent by NCCL, on the stream
 //! of the GPU. Whoever waits there for a rank that is lost waits until [`Group::give_up`].
 //!
-//! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a rank whose
-//! neighbour has ended waits for ever once a second operation is queued. Here a wait costs nothing, and whatever is
-//! lost is the error of the evaluation: a process that has ended at once, and one that hangs after
-//! [`Limits::answer`].
+//! MLX has a ring of its own. We do not use it: a rank that waits there takes a whole core, and a
+//! rank whose neighbour has ended waits for ever once a second operation is queued. Here a wait
+//! costs nothing, and whatever is lost is the error of the evaluation: a process that has ended at
+//! once, and one that hangs after [`Limits::answer`].
 //!
-//! Beside what they compute together, rank 0 tells the others what to do: [`Orders`]. These connections may rest for as
-//! long as nothing is asked. Whoever waits at them notices a host or a cable that is gone within five seconds.
+//! Beside what they compute together, rank 0 tells the others what to do: [`Orders`]. These
+//! connections may rest for as long as nothing is asked. Whoever waits at them notices a host or a
+//! cable that is gone within five seconds.
 //!
 //! The traffic is neither encrypted nor authenticated.
 
@@ -38,8 +39,8 @@ use nccl::Nccl;
 pub use nccl::Sums;
 pub use orders::Orders;
 
-/// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost less than fewer
-/// bytes.
+/// Bytes up to which each rank gets the whole arrays of all others to sum them: fewer rounds cost
+/// less than fewer bytes.
 const WHOLE: usize = 32 << 10;
 
 /// The ranks that compute together, as one of them sees them. Clones are the same group.
@@ -67,8 +68,8 @@ impl Group {
     /// Waits until all ranks are connected.
     ///
     /// # Errors
-    /// An address that cannot be listened on; ranks that do not come in time, by their numbers; a rank of another
-    /// group, or with another digest; GPUs that cannot be reached.
+    /// An address that cannot be listened on; ranks that do not come in time, by their numbers; a
+    /// rank of another group, or with another digest; GPUs that cannot be reached.
     pub fn meet(member: &Member) -> Result<Group> {
         let Member { rank, addresses, .. } = member;
         if *rank >= addresses.len() {
@@ -90,15 +91,16 @@ impl Group {
         Ok(Group(Arc::new(inner)))
     }
 
-    /// Lets what waits on this GPU for other ranks end, with any values, and lets later operations fail. Nothing between
-    /// CPUs, where [`leave`](Self::leave) does that.
+    /// Lets what waits on this GPU for other ranks end, with any values, and lets later operations
+    /// fail. Nothing between CPUs, where [`leave`](Self::leave) does that.
     pub fn give_up(&self) {
         if let Some(nccl) = &self.0.nccl {
             nccl.give_up();
         }
     }
 
-    /// The largest of what all ranks say, which wait for each other. Between CPUs, no operation may be under way.
+    /// The largest of what all ranks say, which wait for each other. Between CPUs, no operation may
+    /// be under way.
     ///
     /// # Errors
     /// A rank that is lost, or that computes something else.
@@ -141,7 +143,8 @@ impl Group {
         self.0.nccl.is_some()
     }
 
-    /// The sum of all ranks' `x`, of any shape: the same bits in every rank. Between CPUs, halves are summed in F32.
+    /// The sum of all ranks' `x`, of any shape: the same bits in every rank. Between CPUs, halves
+    /// are summed in F32.
     ///
     /// # Errors
     /// Types other than f32, f16 and bf16; a stream of the other device.
@@ -197,8 +200,8 @@ impl Group {
         })
     }
 
-    /// The indices of the rank `from`, in every rank. Those that reach further than this rank's fail the evaluation;
-    /// between GPUs they become the last one.
+    /// The indices of the rank `from`, in every rank. Those that reach further than this rank's
+    /// fail the evaluation; between GPUs they become the last one.
     ///
     /// # Errors
     /// A rank that is not there; a stream of the other device.
@@ -215,11 +218,13 @@ impl Group {
         })
     }
 
-    /// The `rows` indices below `below` that the rank `from` has chosen once it knew its own `after`, `[…, n]`, which this
-    /// rank has too: `[rows]`. Not for that rank, which has [`indices_of_rank`](Self::indices_of_rank).
+    /// The `rows` indices below `below` that the rank `from` has chosen once it knew its own
+    /// `after`, `[…, n]`, which this rank has too: `[rows]`. Not for that rank, which has
+    /// [`indices_of_rank`](Self::indices_of_rank).
     ///
     /// # Errors
-    /// A stream of the GPU. Indices that reach further fail the evaluation; between GPUs they become the last one.
+    /// A stream of the GPU. Indices that reach further fail the evaluation; between GPUs they
+    /// become the last one.
     pub fn indices_after(
         &self,
         from: usize,
@@ -243,12 +248,13 @@ impl Group {
         Indices::checked(array, below)
     }
 
-    /// Of each row, the index of the largest of all ranks' `values`, `[rows]` in F32: `[rows]`, the same in every rank. A
-    /// rank's own index of a value is that of `indices` behind `first`. Of equals, it is the first rank's. All are below
-    /// `below`.
+    /// Of each row, the index of the largest of all ranks' `values`, `[rows]` in F32: `[rows]`, the
+    /// same in every rank. A rank's own index of a value is that of `indices` behind `first`. Of
+    /// equals, it is the first rank's. All are below `below`.
     ///
     /// # Errors
-    /// Shapes or types that do not fit; a stream of the GPU. Indices that reach further fail the evaluation.
+    /// Shapes or types that do not fit; a stream of the GPU. Indices that reach further fail the
+    /// evaluation.
     pub fn index_of_largest(
         &self,
         values: &Array,
@@ -368,7 +374,8 @@ impl Links {
         Ok(())
     }
 
-    /// The sum of arrays that are cut: each rank sums its part of all, and hands the sum to the others.
+    /// The sum of arrays that are cut: each rank sums its part of all, and hands the sum to the
+    /// others.
     fn sum_of_parts(
         &mut self,
         rank: usize,
@@ -412,7 +419,8 @@ impl Links {
         self.spread(rank, own, |rank| rank * bytes..(rank + 1) * bytes, out)
     }
 
-    /// Fills `out` with what every rank has: `own` is this rank's part, and `part` tells where each one lies.
+    /// Fills `out` with what every rank has: `own` is this rank's part, and `part` tells where each
+    /// one lies.
     fn spread(
         &mut self,
         rank: usize,

@@ -24,7 +24,8 @@ impl Error {
 
     /// Returns true when MLX had no memory for a request; a smaller one may succeed.
     pub fn is_out_of_memory(&self) -> bool {
-        // What MLX, CUDA, its libraries and the system say; the codes are cuBLAS's and mean that too.
+        // What MLX, CUDA, its libraries and the system say; the codes are cuBLAS's and mean that
+        // too.
         const SAYINGS: [&str; 7] = [
             "out of memory",
             "Unable to allocate",

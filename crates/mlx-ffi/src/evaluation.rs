@@ -34,10 +34,12 @@ pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()>
 }
 
 impl Array {
-    /// Lets go of the operation that computes the value and of its inputs, whose buffers it would keep until the value
-    /// is there. A value that nobody has asked for is sent to its device first; nothing waits for it.
+    /// Lets go of the operation that computes the value and of its inputs, whose buffers it would
+    /// keep until the value is there. A value that nobody has asked for is sent to its device
+    /// first; nothing waits for it.
     ///
-    /// MLX does so by itself as it evaluates. To say it costs nothing then, and holds where an array is kept for long.
+    /// MLX does so by itself as it evaluates. To say it costs nothing then, and holds where an
+    /// array is kept for long.
     ///
     /// # Errors
     /// As [`async_eval`].

@@ -48,7 +48,8 @@ pub fn layer_norm(
     if x.size() == 0 || !x.dtype().is_float() || parts.any(|part| part.shape() != [size]) {
         return Err(Error::new(format!("[layer_norm] {x:?}, {weight:?} and {bias:?} do not fit")));
     }
-    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes an empty weight and bias.
+    // SAFETY: the inputs outlive the call; mlx-c only reads them and takes an empty weight and
+    // bias.
     Array::from_op(|out| unsafe {
         sys::mlx_fast_layer_norm(out, x.raw(), optional(weight), optional(bias), eps, current())
     })
@@ -81,8 +82,8 @@ pub enum RopeRange {
     Neighbours(i32),
 }
 
-/// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the pairs of `range` are rotated by their
-/// position times `scale`. The first position is `offset`.
+/// Rotary position encoding of `x`, `[b, n, l, head_dim]`: the pairs of `range` are rotated by
+/// their position times `scale`. The first position is `offset`.
 ///
 /// # Errors
 /// Fewer dimensions than are rotated; offsets for another number of rows.

@@ -107,12 +107,13 @@ pub fn set_cache_limit(limit: usize) -> Result<usize> {
     set(sys::mlx_set_cache_limit, limit)
 }
 
-/// Sets how many bytes of arrays stay resident, so that the system does not page them out, and returns the limit before.
-/// It is 0 at first: nothing is wired. Without Metal it changes nothing and returns 0.
+/// Sets how many bytes of arrays stay resident, so that the system does not page them out, and
+/// returns the limit before. It is 0 at first: nothing is wired. Without Metal it changes nothing
+/// and returns 0.
 ///
 /// # Errors
-/// More than [`DeviceInfo::recommended_working_set`](crate::DeviceInfo), or a system that has no wired memory (macOS
-/// before 15).
+/// More than [`DeviceInfo::recommended_working_set`](crate::DeviceInfo), or a system that has no
+/// wired memory (macOS before 15).
 pub fn set_wired_limit(limit: usize) -> Result<usize> {
     set(sys::mlx_set_wired_limit, limit)
 }
@@ -137,32 +138,33 @@ pub fn of_device() -> Option<DeviceMemory> {
 
 /// Bytes that this process holds, as those count who hand them out; `None` where nobody tells.
 ///
-/// On a CUDA device, that is what the driver counts for the process: arrays, what the allocator keeps for
-/// reuse, kernels, graphs and the driver's own; in a container, where drivers may not know the process, what
-/// the pool that arrays come from has taken. Else it is the process's resident memory (Linux) or its
-/// footprint (macOS), the program and its files included.
+/// On a CUDA device, that is what the driver counts for the process: arrays, what the allocator
+/// keeps for reuse, kernels, graphs and the driver's own; in a container, where drivers may not
+/// know the process, what the pool that arrays come from has taken. Else it is the process's
+/// resident memory (Linux) or its footprint (macOS), the program and its files included.
 pub fn held(device: Device) -> Option<u64> {
     // SAFETY: takes a plain value.
     let bytes = unsafe { sys::mlxrs_held_memory(device == Device::Gpu) } as u64;
     (bytes > 0).then_some(bytes)
 }
 
-/// Bytes of a CUDA device that are taken for arrays, what is free for the next ones included; zero without CUDA.
+/// Bytes of a CUDA device that are taken for arrays, what is free for the next ones included; zero
+/// without CUDA.
 pub fn pooled() -> u64 {
     // SAFETY: takes nothing.
     unsafe { sys::mlxrs_pooled_memory() as u64 }
 }
 
-/// Waits for all that this process has sent to its CUDA device, so that what it uses may be freed, and for evaluations of
-/// other threads. A failure is told to whoever asks the device next.
+/// Waits for all that this process has sent to its CUDA device, so that what it uses may be freed,
+/// and for evaluations of other threads. A failure is told to whoever asks the device next.
 pub fn wait_for_device() {
     let _between = between_evaluations();
     // SAFETY: takes nothing.
     unsafe { sys::mlxrs_wait_for_device() };
 }
 
-/// Gives all freed bytes back, those too that a driver would keep until the device is waited for the next
-/// time. It waits for the device.
+/// Gives all freed bytes back, those too that a driver would keep until the device is waited for
+/// the next time. It waits for the device.
 ///
 /// # Errors
 /// Those of MLX.
@@ -175,23 +177,23 @@ pub fn give_back() -> Result<()> {
     Ok(())
 }
 
-/// Gives back to the system what the C library keeps of memory that was freed, of all threads. It takes some
-/// milliseconds.
+/// Gives back to the system what the C library keeps of memory that was freed, of all threads. It
+/// takes some milliseconds.
 pub fn trim_heap() {
     // SAFETY: takes nothing.
     unsafe { sys::mlxrs_trim_heap() };
 }
 
-/// Holds so many bytes of a CUDA device back from other processes, instead of those that were held before.
-/// Its driver takes memory for a kernel when that is first used; where there is none, MLX ends the process.
-/// Letting go of the reserve is what can be done about it.
+/// Holds so many bytes of a CUDA device back from other processes, instead of those that were held
+/// before. Its driver takes memory for a kernel when that is first used; where there is none, MLX
+/// ends the process. Letting go of the reserve is what can be done about it.
 pub fn reserve(bytes: usize) {
     // SAFETY: takes a plain value.
     unsafe { sys::mlxrs_reserve_memory(bytes) };
 }
 
-/// Lets `skip` allocations of this crate's own operations succeed, on any thread, and the `count` ones
-/// after them fail as MLX's do where there is no memory. For tests of what comes after.
+/// Lets `skip` allocations of this crate's own operations succeed, on any thread, and the `count`
+/// ones after them fail as MLX's do where there is no memory. For tests of what comes after.
 pub fn fail_allocations(skip: usize, count: usize) {
     // SAFETY: takes plain values.
     unsafe { sys::mlxrs_fail_allocations(skip, count) };

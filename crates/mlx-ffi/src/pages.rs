@@ -1,5 +1,5 @@
-//! Pages of two megabytes for what operations made. Memory that weights are read into asks for them by itself
-//! (`shim/allocate.cpp`).
+//! Pages of two megabytes for what operations made. Memory that weights are read into asks for them
+//! by itself (`shim/allocate.cpp`).
 
 use crate::{Array, Device, Result};
 
@@ -7,9 +7,9 @@ use crate::{Array, Device, Result};
 const LEAST: usize = 256 << 10;
 
 impl Array {
-    /// On a CPU, computes the value and lets Linux join its pages to large ones, which copies it once. A core reads
-    /// these faster. Whatever the system says, the value stays. A small array, or one that is not row-major, is
-    /// left as it is.
+    /// On a CPU, computes the value and lets Linux join its pages to large ones, which copies it
+    /// once. A core reads these faster. Whatever the system says, the value stays. A small array,
+    /// or one that is not row-major, is left as it is.
     ///
     /// # Errors
     /// As [`eval`](Self::eval).

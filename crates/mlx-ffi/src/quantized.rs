@@ -103,7 +103,8 @@ impl Quantization {
         )))
     }
 
-    /// Checks that our own kernels for CPUs know these parameters: those of MLX, and affine groups of 16.
+    /// Checks that our own kernels for CPUs know these parameters: those of MLX, and affine groups
+    /// of 16.
     ///
     /// # Errors
     /// As [`validate`](Self::validate).
@@ -137,7 +138,8 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Checks what MLX's kernels take for granted: parameters that they know, and parts that fit them.
+    /// Checks what MLX's kernels take for granted: parameters that they know, and parts that fit
+    /// them.
     pub(crate) fn check(&self) -> Result<()> {
         self.quantization.validate()?;
         self.check_parts()
@@ -149,7 +151,8 @@ impl Quantized {
         self.check_parts()
     }
 
-    /// Checks that there are weights at all, a scale and a bias for each group, in the types of the mode.
+    /// Checks that there are weights at all, a scale and a bias for each group, in the types of the
+    /// mode.
     fn check_parts(&self) -> Result<()> {
         let Quantized { weight, scales, biases, quantization } = self;
         let is_affine = quantization.mode == QuantMode::Affine;
@@ -239,7 +242,8 @@ pub fn quantized_matmul(x: &Array, w: &Quantized) -> Result<Array> {
 }
 
 /// `x wᵀ` with a matrix of `w`, `[matrices, rows, columns]`, chosen for each row of `x` by
-/// `indices`, which broadcast against the leading dimensions of `x`. `sorted`: the indices go upwards.
+/// `indices`, which broadcast against the leading dimensions of `x`. `sorted`: the indices go
+/// upwards.
 ///
 /// # Errors
 /// Shapes that do not fit the parameters; indices that are not below `matrices`; an empty `x`.

@@ -23,14 +23,15 @@ const THREADS: RangeInclusive<usize> = 4..=8;
 enum Way {
     /// To where it is wanted.
     Direct,
-    /// To a buffer of the thread's own, from which it is copied: a system may refuse to write to memory
-    /// that a driver moves between the host and a GPU.
+    /// To a buffer of the thread's own, from which it is copied: a system may refuse to write to
+    /// memory that a driver moves between the host and a GPU.
     Copied,
 }
 
 impl Array {
     /// The array of `dtype` and `shape` whose values lie in `file` from byte `offset` on, in native
-    /// byte order. Several threads read them into the array's own memory; they are never held twice.
+    /// byte order. Several threads read them into the array's own memory; they are never held
+    /// twice.
     ///
     /// # Errors
     /// A negative dimension, or a size beyond the address space; what the system says; a file that
@@ -50,8 +51,8 @@ impl Array {
         filled(shape, dtype, |memory| read_all(file, offset, memory, way))
     }
 
-    /// The array of `dtype` and `shape` whose values lie in the `segments` of `file`, in turn: each is where it
-    /// begins, and its bytes. Nothing else of the file is read.
+    /// The array of `dtype` and `shape` whose values lie in the `segments` of `file`, in turn: each
+    /// is where it begins, and its bytes. Nothing else of the file is read.
     ///
     /// # Errors
     /// As [`read`](Self::read); segments of more or fewer bytes than the array has; the type Bool.
@@ -87,8 +88,8 @@ impl Array {
         })
     }
 
-    /// The rows of all `parts`, which are row-major and alike but for their first dimension, in turn.
-    /// Several threads copy them, on a CPU.
+    /// The rows of all `parts`, which are row-major and alike but for their first dimension, in
+    /// turn. Several threads copy them, on a CPU.
     ///
     /// # Errors
     /// No parts, or such as do not fit; those of MLX.
@@ -145,8 +146,8 @@ fn bytes_of(shape: &[i32], dtype: Dtype) -> Result<usize> {
         .ok_or_else(|| Error::new(format!("no array has the shape {shape:?}")))
 }
 
-/// An array whose bytes `fill` writes, all of them unless it fails. Nobody else sees the array, or its
-/// memory, before.
+/// An array whose bytes `fill` writes, all of them unless it fails. Nobody else sees the array, or
+/// its memory, before.
 ///
 /// # Errors
 /// Those of MLX and of `fill`; an array without elements.
@@ -166,8 +167,8 @@ fn filled(
             sys::mlxrs_array_allocate(out, &mut data, shape.as_ptr(), shape.len(), dtype.raw())
         }
     })?;
-    // SAFETY: the allocation has `bytes` bytes by the array's shape and type, which nobody else knows
-    // of before this returns, and `array` keeps it as long as the slice is used.
+    // SAFETY: the allocation has `bytes` bytes by the array's shape and type, which nobody else
+    // knows of before this returns, and `array` keeps it as long as the slice is used.
     fill(unsafe { slice::from_raw_parts_mut(data.cast::<MaybeUninit<u8>>(), bytes) })
         .map_err(failed)?;
     Ok(array)
@@ -181,7 +182,8 @@ fn read_all(file: &File, offset: u64, memory: &mut [MaybeUninit<u8>], way: Way) 
     read_pieces(file, pieces, count, way)
 }
 
-/// Fills pieces of at most [`PIECE`] bytes from `file`; each begins at an offset of its own. There are `count`.
+/// Fills pieces of at most [`PIECE`] bytes from `file`; each begins at an offset of its own. There
+/// are `count`.
 fn read_pieces<'a>(
     file: &File,
     pieces: impl Iterator<Item = (u64, &'a mut [MaybeUninit<u8>])> + Send,
@@ -210,7 +212,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Calls what `worker` makes, once for each of so many threads, with each of `pieces`, until one fails.
+/// Calls what `worker` makes, once for each of so many threads, with each of `pieces`, until one
+/// fails.
 fn on_threads<T: Send, W: FnMut(T) -> io::Result<()>>(
     threads: usize,
     pieces: impl Iterator<Item = T> + Send,

@@ -8,10 +8,11 @@ use crate::error::check;
 use crate::vector::VectorArray;
 use crate::{Array, Error, Result, sys};
 
-/// Operations of [`cpu`](crate::cpu) or of [`cuda`](crate::cuda), one after the other, kept to be sent to
-/// the device again: MLX takes some microseconds for each, this takes them for all.
+/// Operations of [`cpu`](crate::cpu) or of [`cuda`](crate::cuda), one after the other, kept to be
+/// sent to the device again: MLX takes some microseconds for each, this takes them for all.
 ///
-/// They are repeated over buffers that stay where they are. Only the moving arrays are others each time.
+/// They are repeated over buffers that stay where they are. Only the moving arrays are others each
+/// time.
 #[derive(Debug)]
 pub struct Replay(sys::mlxrs_replay);
 
@@ -66,11 +67,11 @@ impl<'a> Agreement<'a> {
 }
 
 impl Replay {
-    /// Keeps the operations that make `output` of `moving` arrays and of others, all lazy but the others;
-    /// nothing of it is computed by this. `fixed` are those of the others that may have been replaced by
-    /// the time of a repetition. `overlap`: each kernel for CUDA begins before the one before it has
-    /// ended, as far as it only reads weights, which pays where they are short. `ranks`: those that do this at the same
-    /// time, all of which keep their operations, or none.
+    /// Keeps the operations that make `output` of `moving` arrays and of others, all lazy but the
+    /// others; nothing of it is computed by this. `fixed` are those of the others that may have
+    /// been replaced by the time of a repetition. `overlap`: each kernel for CUDA begins before the
+    /// one before it has ended, as far as it only reads weights, which pays where they are short.
+    /// `ranks`: those that do this at the same time, all of which keep their operations, or none.
     ///
     /// # Errors
     /// Those of MLX; a rank that is lost.
@@ -84,9 +85,10 @@ impl Replay {
         Replay::recorded(output, [moving, fixed], (overlap, false), ranks)
     }
 
-    /// Keeps them likewise, for repetitions with other `fixed` arrays: [`run`](Self::run) takes what has the same types and
-    /// shapes, row-major, wherever it lies. Where kernels for CUDA find a length in what they are given, arrays of four
-    /// dimensions may be longer along the third, all that were of one shape alike. `ranks` as there.
+    /// Keeps them likewise, for repetitions with other `fixed` arrays: [`run`](Self::run) takes
+    /// what has the same types and shapes, row-major, wherever it lies. Where kernels for CUDA find
+    /// a length in what they are given, arrays of four dimensions may be longer along the third,
+    /// all that were of one shape alike. `ranks` as there.
     ///
     /// # Errors
     /// Those of MLX; a rank that is lost.
@@ -144,11 +146,11 @@ impl Replay {
         Ok(fits)
     }
 
-    /// Repeats them for other moving arrays of the same stream, which are evaluated, behind all that was
-    /// sent to the device before. What comes out is overwritten by the next repetition, so operations that
-    /// read it, of the same stream, must be sent before that; it is not waited for by [`Array::eval`].
-    /// `None`, and nothing is computed but the moving arrays, where arrays have other shapes or types, or
-    /// where one of the fixed ones is not where it was.
+    /// Repeats them for other moving arrays of the same stream, which are evaluated, behind all
+    /// that was sent to the device before. What comes out is overwritten by the next repetition, so
+    /// operations that read it, of the same stream, must be sent before that; it is not waited for
+    /// by [`Array::eval`]. `None`, and nothing is computed but the moving arrays, where arrays have
+    /// other shapes or types, or where one of the fixed ones is not where it was.
     ///
     /// # Errors
     /// Those of MLX and of CUDA.
@@ -179,8 +181,8 @@ impl Drop for Replay {
     }
 }
 
-/// Operations of [`cuda`](crate::cuda) that are sent to the device one after the other, past MLX, which takes
-/// several times as long for each.
+/// Operations of [`cuda`](crate::cuda) that are sent to the device one after the other, past MLX,
+/// which takes several times as long for each.
 #[derive(Debug)]
 pub struct Dispatcher {
     raw: sys::mlxrs_dispatcher,
@@ -199,7 +201,8 @@ pub enum Dispatch {
 }
 
 impl Dispatcher {
-    /// A dispatcher of this thread's stream. `ranks`: those that send at the same times, all of which send theirs, or none.
+    /// A dispatcher of this thread's stream. `ranks`: those that send at the same times, all of
+    /// which send theirs, or none.
     ///
     /// # Errors
     /// Those of MLX.
@@ -210,10 +213,11 @@ impl Dispatcher {
         Ok(Dispatcher { raw: dispatcher, ranks })
     }
 
-    /// Sends the operations that make `outputs`, behind all that was sent before. Once they are sent, outputs
-    /// count as evaluated: operations of the same stream may read them, and anybody else after
-    /// [`wait`](Self::wait). Of what they are made of, nothing else can be evaluated any more. Otherwise they
-    /// are as they were, but for what they need and no operation here makes, which is evaluated.
+    /// Sends the operations that make `outputs`, behind all that was sent before. Once they are
+    /// sent, outputs count as evaluated: operations of the same stream may read them, and anybody
+    /// else after [`wait`](Self::wait). Of what they are made of, nothing else can be evaluated any
+    /// more. Otherwise they are as they were, but for what they need and no operation here makes,
+    /// which is evaluated.
     ///
     /// # Errors
     /// Those of MLX and of CUDA; a rank that is lost.

@@ -5,8 +5,8 @@ use std::ffi::{CString, c_char};
 use crate::error::check;
 use crate::{Error, Result, sys};
 
-/// The order in which MLX writes tensors into a safetensors file that it is given as `names`, one after the
-/// other: indices into `names`.
+/// The order in which MLX writes tensors into a safetensors file that it is given as `names`, one
+/// after the other: indices into `names`.
 ///
 /// It is that of the standard library's hash map, so files are equal where the libraries are.
 ///

@@ -21,7 +21,8 @@ pub struct HeadNorms<'a> {
     pub q: &'a Array,
     /// Of keys.
     pub k: &'a Array,
-    /// Of values, where they are normed; only [`cuda::step_attention`](crate::cuda::step_attention) does that.
+    /// Of values, where they are normed; only [`cuda::step_attention`](crate::cuda::step_attention)
+    /// does that.
     pub v: Option<&'a Array>,
     /// Of all.
     pub eps: f32,
@@ -38,8 +39,8 @@ pub struct Turn<'a> {
     pub magnitude: f32,
 }
 
-/// Zeros with which the blocks of a kernel count how many of them are done, and which are zeros again
-/// afterwards. A kernel writes them, so nobody else sees them.
+/// Zeros with which the blocks of a kernel count how many of them are done, and which are zeros
+/// again afterwards. A kernel writes them, so nobody else sees them.
 #[derive(Debug)]
 pub struct Counters(Array);
 
@@ -90,7 +91,8 @@ pub struct Step<'a> {
     pub at: i32,
     /// I32, its first value: where the kernel writes. It equals `at`, which is only checked.
     pub on_device: &'a Array,
-    /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more than their index.
+    /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more
+    /// than their index.
     pub rows: &'a Array,
     /// How many positions a position sees, itself included, at least one; `None`: all before it.
     pub window: Option<i32>,
@@ -107,7 +109,8 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// `[b, n_kv_heads, capacity, d]`, once everything was checked that all devices ask for of `l` positions.
+    /// `[b, n_kv_heads, capacity, d]`, once everything was checked that all devices ask for of `l`
+    /// positions.
     ///
     /// # Errors
     /// Shapes or types that do not fit.

@@ -208,13 +208,15 @@ thread_local! {
 }
 
 thread_local! {
-    /// Held by a thread that ends. What MLX keeps of a device for each thread goes before it: it was made later.
+    /// Held by a thread that ends. What MLX keeps of a device for each thread goes before it: it
+    /// was made later.
     static ENDING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
     static USES_GPU: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Prepares this thread's end, as the last thing that it does: what MLX has of a CUDA device for the thread goes then, and
-/// the device is waited for. So other threads evaluate nothing meanwhile, and this one never does again.
+/// Prepares this thread's end, as the last thing that it does: what MLX has of a CUDA device for
+/// the thread goes then, and the device is waited for. So other threads evaluate nothing meanwhile,
+/// and this one never does again.
 pub fn end_thread() {
     if USES_GPU.get() {
         ENDING.with(|ending| *ending.borrow_mut() = between_evaluations());
@@ -227,9 +229,9 @@ static IDLE_ON_CPU: Mutex<Vec<StreamHandle>> = Mutex::new(Vec::new());
 
 /// Gives MLX a main thread that does nothing, before any other has a stream.
 ///
-/// The main thread is the first that starts MLX's scheduler. To it alone, what failed on a stream is an
-/// error of whatever it queues next, even of the signal that an evaluation waits for: a later wait for
-/// that array would never end.
+/// The main thread is the first that starts MLX's scheduler. To it alone, what failed on a stream
+/// is an error of whatever it queues next, even of the signal that an evaluation waits for: a later
+/// wait for that array would never end.
 fn start_scheduler() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -258,9 +260,9 @@ fn start_scheduler() {
 struct Streams {
     /// The default one that MLX made for this thread.
     own: Option<StreamHandle>,
-    /// Of the CPU; it goes to another thread that wants one when this thread ends. Not before: arrays
-    /// that this thread has not evaluated yet would run beside those of the other thread, and each
-    /// would get the errors of both.
+    /// Of the CPU; it goes to another thread that wants one when this thread ends. Not before:
+    /// arrays that this thread has not evaluated yet would run beside those of the other thread,
+    /// and each would get the errors of both.
     lent: Option<StreamHandle>,
     /// Operations go to `lent`, not to `own`.
     is_lent: bool,
@@ -358,13 +360,14 @@ pub fn synchronize() -> Result<()> {
     check(unsafe { sys::mlx_synchronize(current()) })
 }
 
-/// Makes this thread's stream usable again after something has failed on it, such as for want of memory:
-/// drops what was prepared and never sent, waits for what was sent, and gives back what is not used. Arrays
-/// whose evaluation has failed have no values, and neither has what was made of them.
+/// Makes this thread's stream usable again after something has failed on it, such as for want of
+/// memory: drops what was prepared and never sent, waits for what was sent, and gives back what is
+/// not used. Arrays whose evaluation has failed have no values, and neither has what was made of
+/// them.
 ///
 /// # Errors
-/// Why nothing can be computed any more. Then the thread must not use arrays, nor end: MLX would use the
-/// device for it, and end the process.
+/// Why nothing can be computed any more. Then the thread must not use arrays, nor end: MLX would
+/// use the device for it, and end the process.
 pub fn recover() -> Result<()> {
     let _between = between_evaluations();
     // SAFETY: the stream handle lives as long as the thread.

@@ -1,5 +1,5 @@
-//! Failures of what was queued. One test in a process of its own, so that its thread is the first that
-//! uses MLX: the main one, were none made for it.
+//! Failures of what was queued. One test in a process of its own, so that its thread is the first
+//! that uses MLX: the main one, were none made for it.
 
 use mlx_ffi::{
     Array, Device, Dtype, QuantMode, Quantization, Result, async_eval, ops, quantize, use_device,

@@ -36,7 +36,8 @@ impl Header {
 }
 
 impl Picture {
-    /// The picture in a file's bytes: PNG, JPEG, WebP or the first frame of a GIF, turned as its EXIF says.
+    /// The picture in a file's bytes: PNG, JPEG, WebP or the first frame of a GIF, turned as its
+    /// EXIF says.
     ///
     /// # Errors
     /// When it is no such file, breaks its format, ends too early, or is more than `limits` allow.

@@ -7,8 +7,8 @@ use png::{BitDepth, ColorType, Encoder, EncodingError};
 use crate::picture::Picture;
 
 impl Picture {
-    /// The picture as a PNG with 8 bits a channel. Each text becomes an `iTXt` chunk before the pixels; a
-    /// keyword has 1 to 79 characters of Latin-1.
+    /// The picture as a PNG with 8 bits a channel. Each text becomes an `iTXt` chunk before the
+    /// pixels; a keyword has 1 to 79 characters of Latin-1.
     ///
     /// # Errors
     /// When a keyword is none.

@@ -1,7 +1,8 @@
-//! Pictures as models take them: from the bytes of a file to RGB with 8 bits a channel, and from there to
-//! the size and the numbers that a model was trained on.
+//! Pictures as models take them: from the bytes of a file to RGB with 8 bits a channel, and from
+//! there to the size and the numbers that a model was trained on.
 //!
-//! - [`Picture::decode`] reads PNG, JPEG, WebP and GIF. [`Limits`] are held before pixels are decoded.
+//! - [`Picture::decode`] reads PNG, JPEG, WebP and GIF. [`Limits`] are held before pixels are
+//!   decoded.
 //! - [`Picture::resized`] resizes as torchvision or as Pillow do, bit for bit.
 //! - [`Sizing`] says to which size, for each family of models; [`Processor`] reads all of it from
 //!   `preprocessor_config.json`, which the caller has read.

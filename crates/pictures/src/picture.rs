@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::error::PictureError;
 
-/// A picture in RGB with 8 bits a channel, rows from the top, without gaps. It has at least one pixel.
+/// A picture in RGB with 8 bits a channel, rows from the top, without gaps. It has at least one
+/// pixel.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
     width: u32,

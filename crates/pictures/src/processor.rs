@@ -33,8 +33,8 @@ pub struct ProcessorError {
 
 impl Processor {
     /// Lays a config's values over those of a family, which are given. `config` is the object of
-    /// `preprocessor_config.json`, or the one under `image_processor` in `processor_config.json`. Keys
-    /// that are absent or null leave the family's values.
+    /// `preprocessor_config.json`, or the one under `image_processor` in `processor_config.json`.
+    /// Keys that are absent or null leave the family's values.
     ///
     /// # Errors
     /// When a value is of another kind, or asks for a step that is not done here.
@@ -188,7 +188,8 @@ fn sizing(family: Sizing, config: &Value) -> Result<Sizing, ProcessorError> {
             pooling: side(config, "pooling_kernel_size")?.unwrap_or(pooling),
             max_tokens: side(config, "max_soft_tokens")?.unwrap_or(max_tokens),
         },
-        // The multiple stays: it is the patch times the merge of processor_config.json or config.json.
+        // The multiple stays: it is the patch times the merge of processor_config.json or
+        // config.json.
         Sizing::LongestEdge { longest_width, longest_height, multiple } => {
             let edge = side(size, "longest_edge")?;
             Sizing::LongestEdge {

@@ -9,8 +9,8 @@ const HEADER: usize = 128;
 /// One entry of the table of tags: its name, where its data begins, and how many bytes they are.
 const ENTRY: usize = 12;
 
-/// Holds a file's profile to the frame that every profile has: its size, its mark, and tags inside of it.
-/// More bytes than the profile counts are padding.
+/// Holds a file's profile to the frame that every profile has: its size, its mark, and tags inside
+/// of it. More bytes than the profile counts are padding.
 ///
 /// # Errors
 /// [`PictureError::BrokenProfile`] with the fault, and the part of the file that it is in.

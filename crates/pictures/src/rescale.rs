@@ -10,8 +10,8 @@ pub struct Rescale {
 }
 
 impl Rescale {
-    /// The number of each level of each channel, `[3][256]`. The arithmetic is that of transformers with
-    /// torchvision: the factor is put into mean and deviation first, all in f32.
+    /// The number of each level of each channel, `[3][256]`. The arithmetic is that of transformers
+    /// with torchvision: the factor is put into mean and deviation first, all in f32.
     pub fn table(&self) -> [[f32; 256]; 3] {
         let factor = self.factor.unwrap_or(1.0);
         let inverse = (1.0 / factor) as f32;

@@ -1,9 +1,10 @@
 //! Resizing with 8 bits a channel in two passes, as torchvision and Pillow do it.
 //!
-//! Both make the same weights in f64, round them to integers, and round to 8 bits after each of the two
-//! passes. They differ in how exact the integers are: torch takes the most bits with which the largest
-//! weight still fits 16 bits (`_compute_index_ranges_int16_weights` in ATen's `UpSampleKernel.cpp`),
-//! Pillow always takes 22 (`Resample.c`). torch begins with the rows, Pillow 13 with either.
+//! Both make the same weights in f64, round them to integers, and round to 8 bits after each of the
+//! two passes. They differ in how exact the integers are: torch takes the most bits with which the
+//! largest weight still fits 16 bits (`_compute_index_ranges_int16_weights` in ATen's
+//! `UpSampleKernel.cpp`), Pillow always takes 22 (`Resample.c`). torch begins with the rows, Pillow
+//! 13 with either.
 
 mod weights;
 

@@ -13,7 +13,8 @@ pub enum Sizing {
         /// Height in pixels.
         height: u32,
     },
-    /// Both sides multiples of `factor`, the area within bounds (`smart_resize` of Qwen 2 VL to Qwen 3.5).
+    /// Both sides multiples of `factor`, the area within bounds (`smart_resize` of Qwen 2 VL to
+    /// Qwen 3.5).
     Area {
         /// Patch times merge, in pixels.
         factor: u32,
@@ -145,7 +146,8 @@ fn smart((width, height): (f64, f64), factor: f64, (min, max): (f64, f64)) -> (f
     (w, h)
 }
 
-/// `get_aspect_ratio_preserving_size`. A size that breaks the bound becomes 0 x 0, which is refused.
+/// `get_aspect_ratio_preserving_size`. A size that breaks the bound becomes 0 x 0, which is
+/// refused.
 fn within_patches(
     (width, height): (f64, f64),
     patch: u32,

@@ -1,8 +1,8 @@
 //! A server whose model does what a script tells it, for tests of agents: `scripted SCRIPT.json`.
 //!
-//! The script is a list of steps, `{"call": NAME, "arguments": {…}}` or `{"say": TEXT}`. A request with tools
-//! gets the step of the number of tool results that it has; one without tools gets `ok`. The server
-//! prints its address on stderr.
+//! The script is a list of steps, `{"call": NAME, "arguments": {…}}` or `{"say": TEXT}`. A request
+//! with tools gets the step of the number of tool results that it has; one without tools gets `ok`.
+//! The server prints its address on stderr.
 
 use std::process::ExitCode;
 

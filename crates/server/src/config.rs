@@ -49,8 +49,8 @@ impl fmt::Debug for ImageService {
     }
 }
 
-/// A model that embeds texts or scores pairs of them, and its name. Its own queue bounds how many wait
-/// for it.
+/// A model that embeds texts or scores pairs of them, and its name. Its own queue bounds how many
+/// wait for it.
 #[derive(Clone)]
 pub struct EmbeddingService {
     /// The name under which it is served.
@@ -74,8 +74,8 @@ pub struct Config {
     pub keys: Vec<ApiKey>,
     /// Names that the `Host` header may have beside `localhost` and IP addresses; `*`: any.
     pub allowed_hosts: Vec<String>,
-    /// Web pages of these origins may use the server from a browser; `*`: all. An origin is what browsers send:
-    /// `scheme://host` with a port that is not the scheme's own, or `null`.
+    /// Web pages of these origins may use the server from a browser; `*`: all. An origin is what
+    /// browsers send: `scheme://host` with a port that is not the scheme's own, or `null`.
     pub cors_origins: Vec<String>,
     /// The name under which the model is served.
     pub model: String,

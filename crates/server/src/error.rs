@@ -254,7 +254,8 @@ impl ApiError {
         ApiError::new(Kind::QueueFull, message).after(5)
     }
 
-    /// A model that cannot be loaded, for the reason `why`. After so many seconds it is tried again.
+    /// A model that cannot be loaded, for the reason `why`. After so many seconds it is tried
+    /// again.
     pub fn load_failed(model: &str, why: &str, again: u64) -> Self {
         let message = format!("the model `{model}` cannot be loaded: {why}");
         ApiError::new(Kind::LoadFailed, message).about("model").after(again)

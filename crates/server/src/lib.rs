@@ -1,4 +1,5 @@
-//! OpenAI's, Anthropic's and Ollama's HTTP interfaces over any [`TextModel`](inference_core::TextModel).
+//! OpenAI's, Anthropic's and Ollama's HTTP interfaces over any
+//! [`TextModel`](inference_core::TextModel).
 //!
 //! [`serve`] runs a server as a process does; [`Server`] is for programs that have a tokio runtime
 //! of their own. Nothing that a client asks is ignored: every field is honoured or refused by name.

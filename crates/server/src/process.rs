@@ -43,11 +43,12 @@ pub fn serve(
     serve_models(config, models, listening).map_err(ServeError::of_one)
 }
 
-/// Serves until SIGINT, SIGTERM or SIGHUP, and drains then; a second signal ends at once. SIGHUP stays ignored
-/// where it [is](hangup_is_ignored), and ends the process at once where that cannot be told. By SIGUSR1 and SIGUSR2, whoever started
-/// this process tells of a signal that this process may have got as well; both count as one. `listening` is
-/// told the address as soon as connections are taken. After [`Exit::Late`] and [`Exit::Forced`]
-/// the engine may still be at work, so the caller should leave the process without destructors.
+/// Serves until SIGINT, SIGTERM or SIGHUP, and drains then; a second signal ends at once. SIGHUP
+/// stays ignored where it [is](hangup_is_ignored), and ends the process at once where that cannot
+/// be told. By SIGUSR1 and SIGUSR2, whoever started this process tells of a signal that this
+/// process may have got as well; both count as one. `listening` is told the address as soon as
+/// connections are taken. After [`Exit::Late`] and [`Exit::Forced`] the engine may still be at
+/// work, so the caller should leave the process without destructors.
 ///
 /// # Errors
 /// Why the server did not start, or that a model cannot be loaded that is loaded at the start.

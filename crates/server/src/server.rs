@@ -15,11 +15,12 @@ use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
 use crate::routes::router;
 use crate::run::state::State;
 
-/// For models to be closed once everything is answered, however little of the time for draining is left.
+/// For models to be closed once everything is answered, however little of the time for draining is
+/// left.
 const CLOSES: Duration = Duration::from_secs(1);
 
-/// Connections that the system holds until they are taken. Where more come at once, a client tries again only
-/// after a second. The system may allow fewer.
+/// Connections that the system holds until they are taken. Where more come at once, a client tries
+/// again only after a second. The system may allow fewer.
 const BACKLOG: u32 = 4096;
 
 /// Why a server did not start or did not go on.
@@ -116,8 +117,8 @@ impl Server {
 
     /// Answers requests with the model that `load` gives, which runs in the background: until it is
     /// done, requests get 503. When `shutdown` is ready, nothing new is taken, what runs has
-    /// [`Timeouts::drain`](crate::Timeouts::drain) to end, and the model is closed; one that does not close in that
-    /// time is left.
+    /// [`Timeouts::drain`](crate::Timeouts::drain) to end, and the model is closed; one that does
+    /// not close in that time is left.
     ///
     /// # Errors
     /// [`ServeError::Load`] and [`ServeError::LoadPanicked`].
@@ -131,12 +132,12 @@ impl Server {
     }
 
     /// Answers requests with `models`, each loaded when a request names it. [`Config::model`],
-    /// [`Config::aliases`] and [`Config::images`] say nothing here. `shutdown` is as in [`run`](Self::run); a
-    /// load that is under way then is not waited for.
+    /// [`Config::aliases`] and [`Config::images`] say nothing here. `shutdown` is as in
+    /// [`run`](Self::run); a load that is under way then is not waited for.
     ///
     /// # Errors
-    /// [`ServeError::Config`] for models of one name, [`ServeError::LoadOf`] for a model that is loaded at the
-    /// start and cannot be.
+    /// [`ServeError::Config`] for models of one name, [`ServeError::LoadOf`] for a model that is
+    /// loaded at the start and cannot be.
     pub async fn run_models(
         self,
         models: Models,
@@ -190,7 +191,8 @@ impl Server {
     }
 }
 
-/// The models of a server that has one for text: it is loaded at once, it stays, and nobody waits for it.
+/// The models of a server that has one for text: it is loaded at once, it stays, and nobody waits
+/// for it.
 pub fn one(
     config: &Config,
     load: impl FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Send + 'static,

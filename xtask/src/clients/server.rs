@@ -31,7 +31,8 @@ impl Server {
         Server::of(command, program)
     }
 
-    /// Starts `program` with a model that embeds, `bert`, and a reranker, `qwen3_reranker`, beside its own.
+    /// Starts `program` with a model that embeds, `bert`, and a reranker, `qwen3_reranker`, beside
+    /// its own.
     pub fn start_embedding(program: &Path) -> Result<Server> {
         let models = root().join("crates/metal-backend/tests/fixtures/embeddings/models");
         let mut command = Server::command(program);
@@ -65,8 +66,8 @@ impl Server {
         command
     }
 
-    /// Starts `scripted` without a script, for clients that show it pictures: its model sees. A file of no
-    /// steps is written below `folder`.
+    /// Starts `scripted` without a script, for clients that show it pictures: its model sees. A
+    /// file of no steps is written below `folder`.
     pub fn start_seeing(scripted: &Path, folder: &Path) -> Result<Server> {
         std::fs::create_dir_all(folder)?;
         let script = folder.join("no-steps.json");

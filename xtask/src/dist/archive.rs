@@ -10,8 +10,8 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use tar::{Builder, HeaderMode};
 
-/// Packs `folder` under its own name into `file`, and writes the hash beside it as `sha256sum` does.
-/// Returns the hash.
+/// Packs `folder` under its own name into `file`, and writes the hash beside it as `sha256sum`
+/// does. Returns the hash.
 pub fn write(folder: &Path, file: &Path) -> Result<String> {
     let name = folder.file_name().context("the folder has a name")?;
     let out = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;

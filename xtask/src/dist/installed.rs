@@ -71,8 +71,8 @@ fn alone(system: &Path, unpacked: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The words before a command that runs it with `system` as its root folder; `None` where that is not
-/// allowed.
+/// The words before a command that runs it with `system` as its root folder; `None` where that is
+/// not allowed.
 fn enter(system: &Path) -> Option<Vec<String>> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let namespaces = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"];

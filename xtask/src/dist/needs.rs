@@ -29,7 +29,8 @@ pub fn of(folder: &Path) -> Result<Needs> {
 }
 
 impl Needs {
-    /// Adds what an ELF file asks for: the versions stand in its table of names, each ended by a NUL.
+    /// Adds what an ELF file asks for: the versions stand in its table of names, each ended by a
+    /// NUL.
     fn add(&mut self, bytes: &[u8]) {
         for (prefix, name) in NAMES {
             for at in memmem(bytes, prefix.as_bytes()) {

@@ -1,5 +1,5 @@
-//! An archive, used by someone who has nothing else: the test of an empty home folder with the program of the archive,
-//! and two packages that ask its server.
+//! An archive, used by someone who has nothing else: the test of an empty home folder with the
+//! program of the archive, and two packages that ask its server.
 
 use std::env;
 use std::path::Path;

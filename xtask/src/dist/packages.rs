@@ -14,7 +14,8 @@ use crate::repository::{root, target_folder};
 /// The most bytes of a package that crates.io takes.
 const MOST: u64 = 10 << 20;
 
-/// Packs every crate that is published, and builds those of them that need no MLX from their packages.
+/// Packs every crate that is published, and builds those of them that need no MLX from their
+/// packages.
 pub fn check() -> Result<()> {
     let names = published()?;
     ensure!(names.len() > 5, "only {names:?} are published");
@@ -55,8 +56,9 @@ fn published() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes what cargo unpacked and built of these crates from registries that an earlier check made, whose names begin with a
-/// dash: it would take that again, though packages of the same version are others by now.
+/// Removes what cargo unpacked and built of these crates from registries that an earlier check
+/// made, whose names begin with a dash: it would take that again, though packages of the same
+/// version are others by now.
 fn forget(names: &[String]) -> Result<()> {
     let home = match env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),

@@ -1,4 +1,5 @@
-//! Rules for documents: links lead somewhere, to headings too, the changelog is open, the README is tested.
+//! Rules for documents: links lead somewhere, to headings too, the changelog is open, the README is
+//! tested.
 
 use std::collections::BTreeSet;
 use std::path::Path;

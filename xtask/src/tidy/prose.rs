@@ -54,8 +54,8 @@ fn long_sentences(file: &File) -> impl Iterator<Item = Violation> {
     long.collect::<Vec<_>>().into_iter()
 }
 
-/// The sentences of a page, each with the line where its paragraph, item or row begins. Headings and
-/// blocks of code have none.
+/// The sentences of a page, each with the line where its paragraph, item or row begins. Headings
+/// and blocks of code have none.
 fn sentences(markdown: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut paragraph = (1, String::new());

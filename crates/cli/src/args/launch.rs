@@ -36,13 +36,15 @@ pub struct LaunchArgs {
     /// The agent
     #[arg(value_name = "AGENT", value_enum)]
     pub agent: Option<Agent>,
-    /// Run the command of `ml` behind `--` in N processes that compute its model together, on this host's
-    /// CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or `doctor --links`
+    /// Run the command of `ml` behind `--` in N processes that compute its model together, on this
+    /// host's CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or
+    /// `doctor --links`
     #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
           conflicts_with_all = ["agent", "url", "model", "model_name"])]
     pub ranks: Option<usize>,
-    /// Run it on the hosts of this file, one process on each, which `ssh` starts: a JSON array as `mlx.launch` reads
-    /// it, of objects with `ssh`, a host's name for ssh, and `ips`, of which the rank listens on the first
+    /// Run it on the hosts of this file, one process on each, which `ssh` starts: a JSON array as
+    /// `mlx.launch` reads it, of objects with `ssh`, a host's name for ssh, and `ips`, of which the
+    /// rank listens on the first
     #[arg(long, value_name = "FILE",
           conflicts_with_all = ["agent", "ranks", "url", "model", "model_name"])]
     pub hostfile: Option<PathBuf>,
@@ -77,8 +79,9 @@ pub struct HostArgs {
     /// Folder on the hosts in which it runs [default: this one]
     #[arg(long, value_name = "FOLDER")]
     pub cwd: Option<PathBuf>,
-    /// Listen on addresses that other computers reach, although the traffic of ranks is neither encrypted nor
-    /// authenticated: whoever reaches it reads prompts and answers, and can disturb them
+    /// Listen on addresses that other computers reach, although the traffic of ranks is neither
+    /// encrypted nor authenticated: whoever reaches it reads prompts and answers, and can disturb
+    /// them
     #[arg(long)]
     pub insecure_ranks: bool,
 }

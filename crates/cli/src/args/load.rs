@@ -15,8 +15,8 @@ use crate::ranks;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
 pub struct LoadArgs {
-    /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched [env: ML_MODEL]
-    /// [default: the demo model]
+    /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched
+    /// [env: ML_MODEL] [default: the demo model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// How it is loaded.
@@ -54,7 +54,8 @@ pub struct HowArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true,
           env = "ML_THREADS")]
     pub threads: Option<usize>,
-    /// Round activations to int8 where a CPU multiplies them with weights in packed whole numbers or mxfp4 [default: not at all]
+    /// Round activations to int8 where a CPU multiplies them with weights in packed whole numbers
+    /// or mxfp4 [default: not at all]
     #[arg(long, value_name = "TYPE", value_parser = values::cpu_activations)]
     pub cpu_activations: Option<CpuActivations>,
     /// Bytes for weights, caches and activations together, such as 16GiB [default: the device's]
@@ -63,8 +64,8 @@ pub struct HowArgs {
     /// Bytes of freed memory to keep for reuse, such as 1GiB
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub cache_limit: Option<u64>,
-    /// Bytes of weights and caches that stay resident while requests run on Metal, such as 16GiB; 0: none. Elsewhere nothing
-    /// is paged out [default: what the model needs]
+    /// Bytes of weights and caches that stay resident while requests run on Metal, such as 16GiB;
+    /// 0: none. Elsewhere nothing is paged out [default: what the model needs]
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, allow_hyphen_values = true)]
     pub wired_limit: Option<u64>,
     /// Hold the KV cache in 4 or 8 bits [default: as it is computed]
@@ -73,14 +74,15 @@ pub struct HowArgs {
     /// Values of the packed KV cache that share a scale [default: 64, or 32 where a head needs it]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub kv_group_size: Option<usize>,
-    /// Apply the LoRA adapter in this folder, or ORG/NAME that `ml pull` fetched, where the backend can
+    /// Apply the LoRA adapter in this folder, or ORG/NAME that `ml pull` fetched, where the backend
+    /// can
     #[arg(long, value_name = "ADAPTER")]
     pub adapter: Option<PathBuf>,
     /// Run up to N requests together [default: 256 on a GPU, 16 on a CPU]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub parallel: Option<usize>,
-    /// Refuse a request where N wait already, on top of those that run; `ml serve` bounds by --queue
-    /// what reaches the backend [default: as many as come]
+    /// Refuse a request where N wait already, on top of those that run; `ml serve` bounds by
+    /// --queue what reaches the backend [default: as many as come]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub queue_limit: Option<usize>,
     /// Compute each request by itself, so that what runs beside it or lies in a cache cannot change
@@ -97,7 +99,8 @@ impl HowArgs {
     /// The contract's options, checked.
     ///
     /// # Errors
-    /// The first option out of its range, an adapter that is not in the cache, and ranks that cannot be read.
+    /// The first option out of its range, an adapter that is not in the cache, and ranks that
+    /// cannot be read.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
             backend: self.backend.clone(),

@@ -26,8 +26,8 @@ Examples:
   ml pull org/name-GGUF:Q4_K_M
   ml info --model $(ml pull -q mlx-community/Qwen3-0.6B-4bit)")]
 pub struct PullArgs {
-    /// ORG/NAME, ORG/NAME@REVISION with a branch, tag or commit, ORG/NAME:FILE with a file of GGUF, or a name of
-    /// `ml models`
+    /// ORG/NAME, ORG/NAME@REVISION with a branch, tag or commit, ORG/NAME:FILE with a file of GGUF,
+    /// or a name of `ml models`
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// Fetch N files at once

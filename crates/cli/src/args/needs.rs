@@ -1,7 +1,8 @@
 //! Which flags say nothing without another one, and which exclude it where they are typed.
 //!
-//! clap's own `requires` asks for nothing where the needed argument conflicts with one that is present, and the flag is
-//! then ignored. Its conflicts take a variable of the environment for a flag that was typed. Neither is so here.
+//! clap's own `requires` asks for nothing where the needed argument conflicts with one that is
+//! present, and the flag is then ignored. Its conflicts take a variable of the environment for a
+//! flag that was typed. Neither is so here.
 
 use std::ffi::OsString;
 
@@ -43,7 +44,8 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
     ("doctor", "warm", &["model"]),
 ];
 
-/// A command, an argument of it, and those that it excludes, which the environment may set all the same.
+/// A command, an argument of it, and those that it excludes, which the environment may set all the
+/// same.
 const EXCLUDED: &[(&str, &str, &[&str])] = &[("bench", "url", &["threads"])];
 
 impl Cli {

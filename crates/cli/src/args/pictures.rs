@@ -11,8 +11,8 @@ use crate::pictures;
 /// Pictures for the model.
 #[derive(Args, Debug, Default)]
 pub struct PictureArgs {
-    /// Show the model a picture before the prompt's text: PNG, JPEG, WebP or the first frame of a GIF;
-    /// can be given more than once
+    /// Show the model a picture before the prompt's text: PNG, JPEG, WebP or the first frame of a
+    /// GIF; can be given more than once
     #[arg(long, value_name = "FILE", help_heading = "Prompt")]
     pub image: Vec<PathBuf>,
 }

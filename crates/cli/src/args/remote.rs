@@ -63,11 +63,12 @@ pub struct RemoteArgs {
         "kv_group_size", "adapter", "parallel", "queue_limit", "batch_invariant", "cpu_activations",
     ])]
     pub url: Option<String>,
-    /// So many clients, each sends its next request when its answer has ended; a list is measured in
-    /// turn, such as 1,8,64 [default: 1]
+    /// So many clients, each sends its next request when its answer has ended; a list is measured
+    /// in turn, such as 1,8,64 [default: 1]
     #[arg(long, value_name = "N", value_parser = values::count, value_delimiter = ',')]
     pub clients: Vec<usize>,
-    /// So many requests a second, at random times that wait for no answer; a list is measured in turn
+    /// So many requests a second, at random times that wait for no answer; a list is measured in
+    /// turn
     #[arg(long, value_name = "R", value_delimiter = ',', conflicts_with = "clients")]
     pub rate: Vec<f64>,
     /// Endpoint for generated prompts [default: completions]
@@ -95,8 +96,8 @@ pub struct RemoteArgs {
     /// Tokens that all prompts begin with [default: 0]
     #[arg(long, value_name = "N", value_parser = values::count)]
     pub shared_prefix: Option<usize>,
-    /// Spread the lengths of prompts and answers around -p and -n: the deviation of their logarithms, 0 to
-    /// 1, such as 0.8 [default: 0, all alike]
+    /// Spread the lengths of prompts and answers around -p and -n: the deviation of their
+    /// logarithms, 0 to 1, such as 0.8 [default: 0, all alike]
     #[arg(long, value_name = "S", value_parser = spread)]
     pub spread: Option<f64>,
     /// Send `ignore_eos`; auto: with generated prompts, unless the server refuses it

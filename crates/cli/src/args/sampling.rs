@@ -26,7 +26,8 @@ pub struct SamplingArgs {
     /// Draw among the K most likely tokens; 0: all
     #[arg(long, value_name = "K", value_parser = values::count, allow_hyphen_values = true)]
     pub top_k: Option<usize>,
-    /// Draw among the most likely tokens that together reach this probability, in [0, 1]; 0: the likeliest
+    /// Draw among the most likely tokens that together reach this probability, in [0, 1]; 0: the
+    /// likeliest
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub top_p: Option<f32>,
     /// Drop tokens below this share of the best one's probability, in [0, 1]

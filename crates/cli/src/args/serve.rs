@@ -40,7 +40,8 @@ Examples:
   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story about a fox\"}]}'")]
 pub struct ServeArgs {
-    /// Serve the image model in this folder, or ORG/NAME that `ml pull` fetched, beside the text model
+    /// Serve the image model in this folder, or ORG/NAME that `ml pull` fetched, beside the text
+    /// model
     #[arg(long, value_name = "MODEL", help_heading = "Pictures")]
     pub image_model: Option<PathBuf>,
     /// Pack image models to 4 or 8 bits as their weights are read
@@ -50,19 +51,21 @@ pub struct ServeArgs {
     /// Keep image models' components in memory between pictures, where they fit
     #[arg(long, help_heading = "Pictures")]
     pub image_keep: bool,
-    /// Serve this embedding model or reranker beside the text model: a folder, or ORG/NAME that `ml pull`
-    /// fetched; can be given more than once
+    /// Serve this embedding model or reranker beside the text model: a folder, or ORG/NAME that `ml
+    /// pull` fetched; can be given more than once
     #[arg(long, value_name = "MODEL", help_heading = "Embeddings")]
     pub embedding_model: Vec<PathBuf>,
-    /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched; more than once for
-    /// several, each with a name of its own by NAME=MODEL [env: ML_MODEL] [default: the demo model]
+    /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched;
+    /// more than once for several, each with a name of its own by NAME=MODEL [env: ML_MODEL]
+    /// [default: the demo model]
     #[arg(short, long = "model", value_name = "MODEL", help_heading = "Model")]
     pub models: Vec<PathBuf>,
     /// How models are loaded.
     #[command(flatten)]
     pub load: HowArgs,
-    /// Keep keys and values of earlier prompts in so many bytes, for each model; 0: none [default: 1GiB, or less
-    /// for several models; for one on CUDA an eighth of the memory beside its weights]
+    /// Keep keys and values of earlier prompts in so many bytes, for each model; 0: none [default:
+    /// 1GiB, or less for several models; for one on CUDA an eighth of the memory beside its
+    /// weights]
     #[arg(long, env = "ML_SERVE_PREFIX_CACHE", value_name = "BYTES", value_parser = bytes::parse,
           help_heading = "Model")]
     pub prefix_cache: Option<u64>,

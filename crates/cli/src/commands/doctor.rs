@@ -61,7 +61,8 @@ struct BackendState {
 /// MLX's build for NVIDIA GPUs.
 #[derive(Serialize)]
 struct Cuda {
-    /// The driver's release; `null` where there is no GPU, and empty where the driver does not tell.
+    /// The driver's release; `null` where there is no GPU, and empty where the driver does not
+    /// tell.
     driver: Option<String>,
     /// The folder of the build, there or not; `null` where there is no place for it.
     folder: Option<PathBuf>,

@@ -17,7 +17,8 @@ use crate::source::Source;
 /// # Errors
 /// A command that ranks do not run; a model that cannot be loaded; a rank that is lost.
 pub fn run(command: &Command) -> Result<()> {
-    // A terminal sends Ctrl-C to all, as others send what ends a service. The first rank decides what it ends.
+    // A terminal sends Ctrl-C to all, as others send what ends a service. The first rank decides
+    // what it ends.
     let all = if ranks::launcher().is_some() { &[SIGINT, SIGTERM, SIGHUP][..] } else { &[SIGINT] };
     for signal in all {
         let ignored = signal_hook::flag::register(*signal, Arc::<AtomicBool>::default());

@@ -262,7 +262,8 @@ impl Description {
     }
 }
 
-/// `4 bits in groups of 64` or `mxfp4`, or the type of unquantised weights; of most weights, where there are several.
+/// `4 bits in groups of 64` or `mxfp4`, or the type of unquantised weights; of most weights, where
+/// there are several.
 pub fn quantization(info: &ModelInfo) -> String {
     match info.packings.as_slice() {
         [] => format!("none, {}", info.dtype),
@@ -336,8 +337,8 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
     text
 }
 
-/// The tokens of each part on a line: `2 <|im_end|>, 0 <|endoftext|>`. Where no token ends a generation, that
-/// is said.
+/// The tokens of each part on a line: `2 <|im_end|>, 0 <|endoftext|>`. Where no token ends a
+/// generation, that is said.
 fn by_role(tokens: &[SpecialToken]) -> Vec<(&'static str, String)> {
     let mut roles: Vec<(&str, String)> = Vec::new();
     if tokens.iter().all(|token| token.role != "eos") {

@@ -1,4 +1,5 @@
-//! `ml launch`: an agent that others wrote, on a server of this program, or a command in several processes.
+//! `ml launch`: an agent that others wrote, on a server of this program, or a command in several
+//! processes.
 
 mod agents;
 mod gpus;
@@ -28,7 +29,8 @@ const API_KEY: &str = "ML_LAUNCH_API_KEY";
 /// Tokens of the context below which agents are of little use: so many they send before a question.
 const LITTLE: u64 = 32 << 10;
 
-/// Starts the agent, and becomes it or ends as it ends; or the processes that compute a model together.
+/// Starts the agent, and becomes it or ends as it ends; or the processes that compute a model
+/// together.
 ///
 /// # Errors
 /// The agent is not installed, or there is no such server or model.

@@ -1,7 +1,8 @@
-//! `ml doctor --links`: how long messages take between the ranks of a group, and how many bytes go through.
+//! `ml doctor --links`: how long messages take between the ranks of a group, and how many bytes go
+//! through.
 //!
-//! Of two ranks, the one with the higher number listens and the other measures. What was measured goes to rank 0, which
-//! prints it.
+//! Of two ranks, the one with the higher number listens and the other measures. What was measured
+//! goes to rank 0, which prints it.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -154,7 +155,8 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_write_timeout(Some(ANSWER))
 }
 
-/// Sends messages back: first the small ones as they are, then a byte for each large one, until the other ends.
+/// Sends messages back: first the small ones as they are, then a byte for each large one, until the
+/// other ends.
 fn answer(mut socket: TcpStream) -> io::Result<()> {
     let mut message = vec![0; SMALL];
     for _ in 0..BEFORE + ROUNDS {

@@ -131,8 +131,8 @@ fn flag(limit: &'static str) -> &'static str {
     }
 }
 
-/// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body that
-/// are enough for what the model takes.
+/// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body
+/// that are enough for what the model takes.
 fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u64> {
     let (info, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
@@ -146,9 +146,10 @@ fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u
     Ok(if takes_pictures { BODY_WITH_PICTURES } else { BODY })
 }
 
-/// Bytes for earlier prompts of the one model, of so many bytes of weights. On CUDA they are an eighth of what the weights leave of the memory,
-/// since prompts of many requests displace each other in fewer. Several ranks have few, as their devices may differ. So have models
-/// whose prefixes lie in a folder, which is read at the start.
+/// Bytes for earlier prompts of the one model, of so many bytes of weights. On CUDA they are an
+/// eighth of what the weights leave of the memory, since prompts of many requests displace each
+/// other in fewer. Several ranks have few, as their devices may differ. So have models whose
+/// prefixes lie in a folder, which is read at the start.
 fn prefix_cache(args: &ServeArgs, load: &LoadOptions, weights: u64) -> Result<u64> {
     let system = metal_backend::system()?;
     let has_few = load.ranks.is_some() || args.prefix_cache_dir.is_some();
@@ -159,7 +160,8 @@ fn prefix_cache(args: &ServeArgs, load: &LoadOptions, weights: u64) -> Result<u6
     Ok((limit.saturating_sub(weights) / 8).max(PREFIX_CACHE))
 }
 
-/// The model that makes pictures, where one is asked for. Its weights are read when they are needed.
+/// The model that makes pictures, where one is asked for. Its weights are read when they are
+/// needed.
 fn image_model(args: &ServeArgs) -> Result<Option<ImageService>> {
     let Some(model) = &args.image_model else { return Ok(None) };
     let folder = names::folder(model)?;

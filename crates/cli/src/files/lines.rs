@@ -48,8 +48,9 @@ impl Lines {
         format!("{}, line {}", self.name, self.number)
     }
 
-    /// The next line without its end, and the first one without a byte order mark; `None` at the end of the
-    /// input. A line that is not UTF-8 is an error of its own, and the next ones can be read.
+    /// The next line without its end, and the first one without a byte order mark; `None` at the
+    /// end of the input. A line that is not UTF-8 is an error of its own, and the next ones can be
+    /// read.
     ///
     /// # Errors
     /// A failure that ends the reading: the system's, another encoding, a line without an end.

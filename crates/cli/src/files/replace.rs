@@ -23,8 +23,9 @@ pub enum Access {
 const MAX_LINKS: usize = 40;
 
 /// Makes `bytes` the content of the file at `path`. A new file beside it takes its place once it is
-/// on the disk, so that a full disk or a crash leaves the earlier content whole. A symbolic link stays,
-/// and the file that it leads to is replaced. Mode and owner are kept, as far as the system lets us.
+/// on the disk, so that a full disk or a crash leaves the earlier content whole. A symbolic link
+/// stays, and the file that it leads to is replaced. Mode and owner are kept, as far as the system
+/// lets us.
 ///
 /// # Errors
 /// Names `path`: what is no regular file, may not be written, or does not fit on the disk.

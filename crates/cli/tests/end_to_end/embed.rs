@@ -1,4 +1,5 @@
-//! `ml embed`, `ml rerank` and what a server makes of embedding models, with the backend's fixtures.
+//! `ml embed`, `ml rerank` and what a server makes of embedding models, with the backend's
+//! fixtures.
 
 use std::fs;
 

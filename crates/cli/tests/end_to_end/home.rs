@@ -1,8 +1,9 @@
-//! A user who has nothing yet: models are pulled, answer, are served and quantised, and all that is written lies
-//! where `ml doctor` says.
+//! A user who has nothing yet: models are pulled, answer, are served and quantised, and all that is
+//! written lies where `ml doctor` says.
 //!
-//! `ML_UNPACKED` names the folder of an archive whose program is tried instead of the one that cargo built, and
-//! `ML_NEWCOMER_PYTHON` and `ML_NEWCOMER_SCRIPT` a script that asks the server (`cargo xtask dist --check`).
+//! `ML_UNPACKED` names the folder of an archive whose program is tried instead of the one that
+//! cargo built, and `ML_NEWCOMER_PYTHON` and `ML_NEWCOMER_SCRIPT` a script that asks the server
+//! (`cargo xtask dist --check`).
 
 use std::collections::BTreeSet;
 use std::env;
@@ -48,8 +49,8 @@ impl Newcomer {
         self.root.path().join("home")
     }
 
-    /// Adds the files of `folder` to the hub. The first time that a file comes, it is cut off. How many
-    /// there are.
+    /// Adds the files of `folder` to the hub. The first time that a file comes, it is cut off. How
+    /// many there are.
     fn publish(&self, name: &str, folder: &Path) -> usize {
         let files: Vec<_> = files_below(folder)
             .into_iter()
@@ -70,8 +71,8 @@ impl Newcomer {
         files.len()
     }
 
-    /// The program with nothing of this machine's environment but where programs and, unless an archive has
-    /// them, libraries are.
+    /// The program with nothing of this machine's environment but where programs and, unless an
+    /// archive has them, libraries are.
     fn command(&self, arguments: &[&str]) -> Command {
         let (mut command, kept) = match &self.unpacked {
             None => (command(arguments), &KEPT[..]),

@@ -16,7 +16,8 @@ use crate::{FOX, command, finish, first_bytes, generated, ml, signal, text};
 
 const ON_CPU: [&str; 4] = ["--backend", "cpu", "--dtype", "f32"];
 
-/// It runs the command that it is given for a host as a login shell there does, and notes who it is.
+/// It runs the command that it is given for a host as a login shell there does, and notes who it
+/// is.
 const SSH: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
 [ "$1 $2 $3 $4" = "-T -o BatchMode=yes --" ] || { echo "unexpected: $*" >&2; exit 255; }
@@ -25,7 +26,8 @@ echo $$ > "$folder/pid.$5"
 exec sh -c "$6"
 "#;
 
-/// A folder with `ssh` and a file of hosts that are all here, and a free port with free ones behind it.
+/// A folder with `ssh` and a file of hosts that are all here, and a free port with free ones behind
+/// it.
 fn hosts(names: &[&str]) -> (TempDir, u16) {
     let folder = tempfile::tempdir().unwrap();
     let ssh = folder.path().join("ssh");

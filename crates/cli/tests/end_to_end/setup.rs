@@ -35,7 +35,8 @@ impl Home {
         names.filter(|name| name != "cuda.lock").collect()
     }
 
-    /// A Python whose pip writes down its arguments and does `then`, in which `$target` is the folder.
+    /// A Python whose pip writes down its arguments and does `then`, in which `$target` is the
+    /// folder.
     fn python(&self, then: &str) -> PathBuf {
         let program = self.folder.path().join("python3");
         let script = format!(

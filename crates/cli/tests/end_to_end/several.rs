@@ -223,7 +223,8 @@ fn models_that_embed_and_that_score_are_of_the_same_pool() {
     end(child);
 }
 
-/// Copies the demo model to `path`, its config last, as one who puts a model into a folder that is watched does.
+/// Copies the demo model to `path`, its config last, as one who puts a model into a folder that is
+/// watched does.
 fn put(path: &Path) {
     fs::create_dir(path).unwrap();
     for file in fs::read_dir(Path::new(DEMO)).unwrap().map(|entry| entry.unwrap().path()) {

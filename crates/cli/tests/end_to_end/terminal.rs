@@ -1,4 +1,5 @@
-//! Answers with control characters: a terminal shows them and obeys none, a pipe gets them as they are.
+//! Answers with control characters: a terminal shows them and obeys none, a pipe gets them as they
+//! are.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

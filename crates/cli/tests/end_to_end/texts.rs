@@ -1,4 +1,5 @@
-//! Texts from files and stdin: byte order marks, other encodings, inputs without an end, and lines of a batch.
+//! Texts from files and stdin: byte order marks, other encodings, inputs without an end, and lines
+//! of a batch.
 
 use std::fs;
 use std::path::PathBuf;

@@ -13,10 +13,12 @@ use crate::{PATIENCE, alone};
 /// How often a model is loaded and unloaded; `ML_LOAD_MODELS` says another number.
 const ROUNDS: usize = 20;
 
-/// Rounds after which what is allocated once is allocated: threads' arenas, tables, the server's own buffers.
+/// Rounds after which what is allocated once is allocated: threads' arenas, tables, the server's
+/// own buffers.
 const WARM: usize = 8;
 
-/// Resident bytes that all further loads together may add, however many there are: twice the model's weights.
+/// Resident bytes that all further loads together may add, however many there are: twice the
+/// model's weights.
 const LEFT: u64 = 8 << 20;
 
 /// A folder with the demo model under two names.

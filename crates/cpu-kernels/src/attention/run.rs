@@ -38,7 +38,8 @@ pub(super) fn run(level: Level, task: &mut Attention<'_>) {
         return whole::run(task, &out);
     }
     let group = n_heads / n_kv_heads;
-    // Sums of six fit in AVX-512's registers. Others bring keys and values into floats for as many as there are.
+    // Sums of six fit in AVX-512's registers. Others bring keys and values into floats for as many
+    // as there are.
     let rows = if level >= Level::Avx512 { ROWS / 2 } else { ROWS };
     let in_head = (l * group).div_ceil(rows);
     // As equal as can be, so that no tile of one row reads all keys for itself.

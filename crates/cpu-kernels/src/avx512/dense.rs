@@ -121,8 +121,8 @@ impl Dense<'_> {
     }
 }
 
-/// The products of `steps` vectors of a row of weights, which is read from its first byte to its last,
-/// as memory gives it fastest.
+/// The products of `steps` vectors of a row of weights, which is read from its first byte to its
+/// last, as memory gives it fastest.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
 fn products_of_row<const KIND: u8, const M: usize>(

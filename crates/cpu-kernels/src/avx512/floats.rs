@@ -1,7 +1,7 @@
 //! Products in f32: 32 columns and twelve rows of x at a time.
 //!
-//! A lane of a vector has a column of the result, whose products are added from the first to the last. A row
-//! is added up in this order whatever the number of rows.
+//! A lane of a vector has a column of the result, whose products are added from the first to the
+//! last. A row is added up in this order whatever the number of rows.
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;
@@ -65,7 +65,8 @@ pub(crate) fn run(problem: &mut Problem<'_>, data: &[u8], finish: &Finish<'_>) {
     });
 }
 
-/// The most columns of a panel, no more than `fit`, for which all `threads` get panels of one size, or nearly so.
+/// The most columns of a panel, no more than `fit`, for which all `threads` get panels of one size,
+/// or nearly so.
 fn even(n: usize, fit: usize, threads: usize) -> usize {
     let (blocks, fit) = (n.div_ceil(COLUMNS), (fit / COLUMNS).max(1));
     // Two for each thread at least, so that one that is held up does not hold up all.
@@ -160,7 +161,8 @@ impl Product<'_> {
                 totals.resize(count * width, 0.0);
                 if steps.start > 0 {
                     for (i, totals) in totals.chunks_exact_mut(width).enumerate() {
-                        // SAFETY: a unit of work has columns of its own, and is claimed by one thread.
+                        // SAFETY: a unit of work has columns of its own, and is claimed by one
+                        // thread.
                         unsafe {
                             self.out.load(first + i, columns.start, &mut totals[..columns.len()])
                         };
@@ -198,8 +200,9 @@ impl Product<'_> {
         }
     }
 
-    /// Up to 16 values from column `step` on of the first 16 rows of `block` of the weights; missing rows repeat
-    /// the last one. What follows these rows is asked of memory meanwhile, in its order there.
+    /// Up to 16 values from column `step` on of the first 16 rows of `block` of the weights;
+    /// missing rows repeat the last one. What follows these rows is asked of memory meanwhile, in
+    /// its order there.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn weights(&self, block: &Range<usize>, step: usize) -> [__m512i; LANES] {
@@ -234,8 +237,8 @@ pub(super) fn rows_at_a_time(left: usize) -> usize {
     if left >= ROWS { ROWS } else { left.min(FEW) }
 }
 
-/// Adds to `totals`, rows of `width`, what `count` rows of x of `steps` values, which lie `apart`, and `w`, block of
-/// columns by block of columns, make.
+/// Adds to `totals`, rows of `width`, what `count` rows of x of `steps` values, which lie `apart`,
+/// and `w`, block of columns by block of columns, make.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn tiles(
@@ -258,7 +261,8 @@ pub(super) fn tiles(
     }
 }
 
-/// Adds to `totals`, rows of `width`, what `M` rows of x, which lie `apart`, and a block of columns make.
+/// Adds to `totals`, rows of `width`, what `M` rows of x, which lie `apart`, and a block of columns
+/// make.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn tile<const M: usize>(

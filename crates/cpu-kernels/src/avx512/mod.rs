@@ -1,8 +1,8 @@
 //! Kernels for AVX-512 with VBMI and BF16.
 //!
 //! A lane of a vector adds up its own part of k, for one row (decode) as for many (prefill), and
-//! the lanes are added at the end. In f32 a lane has a column instead (`floats`). Weights are never written
-//! back in another form, but for the panel that a thread unpacks for all rows of x.
+//! the lanes are added at the end. In f32 a lane has a column instead (`floats`). Weights are never
+//! written back in another form, but for the panel that a thread unpacks for all rows of x.
 
 pub(crate) mod attention;
 mod dense;

@@ -41,8 +41,8 @@ impl<'a> Groups<'a> {
         Scales { groups: self, row, sixteen: zero, of_lane: _mm512_setzero_si512() }
     }
 
-    /// The scales and biases of row `row`, with what fills up the last sixteen; no biases if the packing has
-    /// none.
+    /// The scales and biases of row `row`, with what fills up the last sixteen; no biases if the
+    /// packing has none.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) fn write(&self, row: usize, scales: &mut Vec<f32>, biases: &mut Vec<f32>) {
         scales.resize(self.in_row.next_multiple_of(16), 0.0);

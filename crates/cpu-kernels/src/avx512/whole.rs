@@ -1,5 +1,6 @@
-//! Attention in f32 of queries that see all keys, by the tiles of products: queries with keys, then weights with
-//! values. Keys and values of a head are brought into panels once, and all of its queries pass them.
+//! Attention in f32 of queries that see all keys, by the tiles of products: queries with keys, then
+//! weights with values. Keys and values of a head are brought into panels once, and all of its
+//! queries pass them.
 
 use std::arch::x86_64::*;
 use std::cell::RefCell;

@@ -8,8 +8,8 @@ use super::sizes::STEPS;
 use crate::kind::{FP4, FP8, FROM_F16, FROM_F32, bits};
 use crate::values::{E2M1, E4M3};
 
-/// Made and used where the processor has these instructions alone: in kernels that are run at a level
-/// that has them.
+/// Made and used where the processor has these instructions alone: in kernels that are run at a
+/// level that has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Floats(pub(super) __m256);
 
@@ -95,7 +95,8 @@ impl Lanes for Floats {
     }
 }
 
-/// The weights of a packed chunk: lane `i` has the eight neighbours from `8 i` on, one in each step.
+/// The weights of a packed chunk: lane `i` has the eight neighbours from `8 i` on, one in each
+/// step.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn unpack<const KIND: u8>(bytes: &[u8], scale: __m256, bias: __m256) -> [Floats; STEPS] {

@@ -1,4 +1,5 @@
-//! Vectors of AVX-512 without VBMI and BF16: weights become floats as with AVX2, and are multiplied sixteen at a time.
+//! Vectors of AVX-512 without VBMI and BF16: weights become floats as with AVX2, and are multiplied
+//! sixteen at a time.
 
 use std::arch::x86_64::*;
 
@@ -6,8 +7,8 @@ use super::avx2;
 use super::lanes::Lanes;
 use super::sizes::{STEPS, W_TILE};
 
-/// Made and used where the processor has these instructions alone: in kernels that are run at a level
-/// that has them.
+/// Made and used where the processor has these instructions alone: in kernels that are run at a
+/// level that has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Floats(avx2::Floats);
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::lanes::Lanes;
 use super::sizes::{CHAINS, OF_CHAIN, STEPS};
 
-/// Chunks that are added up lane by lane before the lanes are: a block. A tile's share of it stays in the
-/// first-level cache.
+/// Chunks that are added up lane by lane before the lanes are: a block. A tile's share of it stays
+/// in the first-level cache.
 const DEPTH: usize = 16;
 
 /// Room for a chunk.

@@ -3,8 +3,8 @@
 use super::sizes::CHUNK;
 use crate::kind::{Kind, bits};
 
-/// For each lane of a chunk of packed weights the bits of its eight codes: their first four bytes and
-/// their last four, or all where there are fewer.
+/// For each lane of a chunk of packed weights the bits of its eight codes: their first four bytes
+/// and their last four, or all where there are fewer.
 #[inline(always)]
 pub(super) fn words<const KIND: Kind>(bytes: &[u8]) -> [[u32; 8]; 2] {
     let mut words = [[0; 8]; 2];

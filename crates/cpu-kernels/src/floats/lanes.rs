@@ -42,7 +42,8 @@ pub(crate) trait Lanes: Copy {
     /// Eight dense weights, from as many bytes as such a weight has bits.
     fn dense<const KIND: u8>(bytes: &[u8]) -> Self;
 
-    /// The packed weights of a chunk: lane `i` has the eight neighbours from `8 i` on, one in each step.
+    /// The packed weights of a chunk: lane `i` has the eight neighbours from `8 i` on, one in each
+    /// step.
     fn packed<const KIND: u8>(bytes: &[u8], scale: Self, bias: Self) -> [Self; STEPS];
 }
 

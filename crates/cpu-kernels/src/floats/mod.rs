@@ -1,8 +1,8 @@
 //! Kernels that multiply floats, for AVX2, for AVX-512 without BF16, and for any processor.
 //!
-//! Weights become floats, a chunk of 64 at a time: in registers for a few rows of x, in a panel of a
-//! thread's own for many. A row's result is the sum over the same chunks either way, lane by lane, so
-//! that it is the same to the last bit.
+//! Weights become floats, a chunk of 64 at a time: in registers for a few rows of x, in a panel of
+//! a thread's own for many. A row's result is the sum over the same chunks either way, lane by
+//! lane, so that it is the same to the last bit.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
@@ -114,8 +114,8 @@ impl<const KIND: u8> Kernel for Columns<'_, KIND> {
     }
 }
 
-/// `x`, `[m, k]`, as floats, in whole chunks, those of a chain one after the other; `packed`: in the order
-/// of `Lanes::packed`.
+/// `x`, `[m, k]`, as floats, in whole chunks, those of a chain one after the other; `packed`: in
+/// the order of `Lanes::packed`.
 fn set_rows(to: &mut Vec<Chunk>, (dtype, x): (Dtype, &[u8]), k: usize, packed: bool) {
     let (size, chunks) = (dtype.size(), k.div_ceil(CHUNK));
     to.resize(x.len() / (k * size) * chunks, Chunk::ZERO);

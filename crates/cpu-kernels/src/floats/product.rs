@@ -17,8 +17,8 @@ pub(super) const FEW: usize = 4;
 /// How many bytes ahead of the weights at hand memory is asked for more.
 const AHEAD: usize = 2048;
 
-/// Rows of x, and of weights, that are multiplied with each other at a time: a sum for each pair, and what
-/// they are made of, fit in sixteen registers.
+/// Rows of x, and of weights, that are multiplied with each other at a time: a sum for each pair,
+/// and what they are made of, fit in sixteen registers.
 const X_TILE: usize = 3;
 
 /// Rows of x that pass a panel together: their share of `DEPTH` stays in the second-level cache.
@@ -152,7 +152,8 @@ impl Product<'_> {
         }
     }
 
-    /// Adds to `totals` what chunks `chunks` of rows `rows` of x and of a panel of `height` rows make.
+    /// Adds to `totals` what chunks `chunks` of rows `rows` of x and of a panel of `height` rows
+    /// make.
     #[inline(always)]
     fn block<V: Lanes>(
         &self,
@@ -179,7 +180,8 @@ impl Product<'_> {
         }
     }
 
-    /// `M` rows of x from row `first` on, times `w`, added to column `j` of `totals`, of `width` columns.
+    /// `M` rows of x from row `first` on, times `w`, added to column `j` of `totals`, of `width`
+    /// columns.
     #[inline(always)]
     fn tile<V: Lanes, const M: usize>(
         &self,

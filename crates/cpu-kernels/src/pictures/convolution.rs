@@ -37,8 +37,8 @@ pub struct Conv2d<'a> {
 /// Computes `task.out`, summed in f32.
 ///
 /// # Errors
-/// Buffers whose sizes do not fit, and kernels that are larger than the padded picture; nothing is written
-/// then.
+/// Buffers whose sizes do not fit, and kernels that are larger than the padded picture; nothing is
+/// written then.
 pub fn conv2d(task: Conv2d<'_>) -> Result<(), Error> {
     conv2d_at(Level::current(), task)
 }

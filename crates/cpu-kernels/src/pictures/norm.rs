@@ -10,8 +10,8 @@ use crate::{Dtype, Error, Level, pool};
 /// Pixels whose sums are one part of the whole: the same ones however many threads there are.
 const PIXELS: usize = 1024;
 
-/// `(x - mean) / √(variance + eps) · weight + bias` with mean and variance of each group of channels over a
-/// whole picture.
+/// `(x - mean) / √(variance + eps) · weight + bias` with mean and variance of each group of
+/// channels over a whole picture.
 #[derive(Debug)]
 pub struct GroupNorm<'a> {
     /// Of x and the result.
@@ -41,7 +41,8 @@ pub struct GroupNorm<'a> {
 /// Computes `task.out`, in f32 and rounded once.
 ///
 /// # Errors
-/// Buffers whose sizes do not fit, and groups that do not divide the channels; nothing is written then.
+/// Buffers whose sizes do not fit, and groups that do not divide the channels; nothing is written
+/// then.
 pub fn group_norm(task: GroupNorm<'_>) -> Result<(), Error> {
     group_norm_at(Level::current(), task)
 }
@@ -100,7 +101,8 @@ impl Over<'_> {
         });
     }
 
-    /// Of each channel the mean, over its group, of the distances from `middle`, or of their squares.
+    /// Of each channel the mean, over its group, of the distances from `middle`, or of their
+    /// squares.
     fn means(&self, middle: &[f32], squares: bool) -> Vec<f32> {
         let GroupNorm { pixels, channels, groups, .. } = *self.task;
         let mut sums = vec![0.0f32; pixels.div_ceil(PIXELS) * channels];

@@ -69,8 +69,8 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx2<X, VNNI> {
         let (starts, places) = const { starts_and_places(bits(KIND)) };
         let mut codes = [Self::no_sums()[0]; 2];
         for half in 0..2 {
-            // SAFETY: the processor has the instructions; sixteen bytes from each start on are inside the slice, and the
-            // arrays have 16 bytes.
+            // SAFETY: the processor has the instructions; sixteen bytes from each start on are
+            // inside the slice, and the arrays have 16 bytes.
             codes[half] = unsafe {
                 let load = |at: usize| _mm_loadu_si128(bytes.as_ptr().add(starts[at]).cast());
                 let place = |at: usize| _mm_loadu_si128(places[at].as_ptr().cast());
@@ -330,8 +330,8 @@ fn transpose(rows: [__m256i; 8]) -> [__m256i; 8] {
     columns
 }
 
-/// For each sixteen of 64 packed codes, where 16 bytes begin in which they are, and where in these the bytes of four codes
-/// are.
+/// For each sixteen of 64 packed codes, where 16 bytes begin in which they are, and where in these
+/// the bytes of four codes are.
 const fn starts_and_places(bits: usize) -> ([usize; 4], [[u8; 16]; 4]) {
     let (mut starts, mut all) = ([0; 4], [[0; 16]; 4]);
     let mut i = 0;

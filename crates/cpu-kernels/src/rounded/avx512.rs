@@ -6,7 +6,8 @@ use super::lanes::{CHUNK, LANES, Lanes, Line, lower, places};
 use super::x::FP4_CODES;
 use crate::kind::{FP4, bits};
 
-/// Used where the processor has the instructions; `VNNI`: those of VNNI too, which `X` of one byte needs.
+/// Used where the processor has the instructions; `VNNI`: those of VNNI too, which `X` of one byte
+/// needs.
 pub(super) struct Avx512<const X: usize, const VNNI: bool>;
 
 impl<const X: usize, const VNNI: bool> Avx512<X, VNNI> {
@@ -53,12 +54,13 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
         assert!(bytes.len() >= 8 * bits(KIND));
         let words = &const { words_of_lanes(bits(KIND)) };
         let places = &const { places_of_lanes(bits(KIND)) };
-        // SAFETY: the processor has the instructions; the mask lets only bytes of the slice be read, and the arrays have
-        // 64 bytes.
+        // SAFETY: the processor has the instructions; the mask lets only bytes of the slice be
+        // read, and the arrays have 64 bytes.
         unsafe {
             let packed =
                 _mm512_maskz_loadu_epi8(u64::MAX >> (64 - 8 * bits(KIND)), bytes.as_ptr().cast());
-            // Each quarter gets the words in which its sixteen codes are, then each word four codes.
+            // Each quarter gets the words in which its sixteen codes are, then each word four
+            // codes.
             let words = _mm512_loadu_si512(words.as_ptr().cast());
             let places = _mm512_loadu_si512(places.as_ptr().cast());
             let fours = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, packed), places);
@@ -224,7 +226,8 @@ impl<const X: usize, const VNNI: bool> Lanes for Avx512<X, VNNI> {
     }
 }
 
-/// The words of 64 packed codes that each quarter of a vector has: those in which its sixteen codes are, and what follows.
+/// The words of 64 packed codes that each quarter of a vector has: those in which its sixteen codes
+/// are, and what follows.
 const fn words_of_lanes(bits: usize) -> [u32; 16] {
     let mut words = [0; 16];
     let mut i = 0;

@@ -8,7 +8,8 @@ pub(super) const CHUNK: usize = 128;
 /// 32-bit lanes of a vector.
 pub(super) const LANES: usize = 16;
 
-/// Products that are added up in a row: of two codes of 4 bits, 24 at most, their sum stays below 2^15.
+/// Products that are added up in a row: of two codes of 4 bits, 24 at most, their sum stays below
+/// 2^15.
 pub(super) const RUN: usize = 4;
 
 /// Returns true when codes are brought to bytes before they are multiplied.
@@ -33,7 +34,8 @@ pub(super) const fn places(bits: usize, first: usize) -> [u8; 16] {
     places
 }
 
-/// The bits of the lower codes of pairs of twice the width, `step` apart: the first of two masks that bring them apart.
+/// The bits of the lower codes of pairs of twice the width, `step` apart: the first of two masks
+/// that bring them apart.
 #[cfg(target_arch = "x86_64")]
 pub(super) const fn lower(bits: usize, step: usize) -> i32 {
     let ones = (1u32 << bits) - 1;
@@ -70,7 +72,8 @@ pub(super) trait Lanes {
     /// Four bytes, in each lane.
     fn word(four: i32) -> Self::Bytes;
 
-    /// 64 codes of a kind that has neither 4 nor 8 bits, each in a byte, from eight times as many bytes as it has bits.
+    /// 64 codes of a kind that has neither 4 nor 8 bits, each in a byte, from eight times as many
+    /// bytes as it has bits.
     fn spread<const KIND: u8>(bytes: &[u8]) -> Self::Bytes;
 
     /// Both halves of a chunk of codes that have not four bits, each in a byte.
@@ -84,11 +87,13 @@ pub(super) trait Lanes {
         [Self::load(&lines[0]), Self::load(&lines[1])]
     }
 
-    /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight neighbours, the same in each.
+    /// The first [`PARTS`](Self::PARTS) have a chunk of codes: a lane has eight neighbours, the
+    /// same in each.
     fn chunk<const KIND: u8>(bytes: &[u8]) -> [Self::Bytes; 4];
 
-    /// The codes of words, in as many as it takes; those of kinds that are [spread](Self::spread) are. A word's codes are next to each other in bytes, or in every second
-    /// one: all of them, the even and the odd ones, or every fourth.
+    /// The codes of words, in as many as it takes; those of kinds that are [spread](Self::spread)
+    /// are. A word's codes are next to each other in bytes, or in every second one: all of them,
+    /// the even and the odd ones, or every fourth.
     fn codes<const KIND: u8>(words: Self::Bytes) -> [Self::Bytes; 4];
 
     /// Word `j` of vector `i` becomes word `i` of vector `j`.

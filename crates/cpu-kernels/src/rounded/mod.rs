@@ -1,9 +1,9 @@
 //! Products of activations as whole numbers, of 8 or 16 bits, with packed weights.
 //!
-//! Each group of a row of x gets a scale. With 8 bits its largest value becomes 127 or -127. With 16 bits the scale is a power of
-//! two, and the largest value becomes a number of 15 bits: values of bf16 down to 1/128 of it stay exact, and values of
-//! f16 down to 1/16. The products with codes are added up exactly within a group; the scales of both are applied
-//! to that sum.
+//! Each group of a row of x gets a scale. With 8 bits its largest value becomes 127 or -127. With
+//! 16 bits the scale is a power of two, and the largest value becomes a number of 15 bits: values
+//! of bf16 down to 1/128 of it stay exact, and values of f16 down to 1/16. The products with codes
+//! are added up exactly within a group; the scales of both are applied to that sum.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
@@ -101,7 +101,8 @@ fn rounds_steps_at(level: Level, dtype: Dtype) -> bool {
     level < Level::Avx512 || dtype != Dtype::Bf16
 }
 
-/// Computes a checked problem of at least one element with x rounded to 8 bits, if it is one of these.
+/// Computes a checked problem of at least one element with x rounded to 8 bits, if it is one of
+/// these.
 pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
     let Weights::Packed { packing, .. } = problem.weights else { return false };
     let has_form = matches!(packing, Packing::Affine { .. } | Packing::Mxfp4);
@@ -113,8 +114,8 @@ pub(crate) fn run(level: Level, problem: &mut Problem<'_>) -> bool {
     true
 }
 
-/// Computes a checked problem of at least one element with x as whole numbers of 16 bits, if that is faster than
-/// multiplying x as it is.
+/// Computes a checked problem of at least one element with x as whole numbers of 16 bits, if that
+/// is faster than multiplying x as it is.
 pub(crate) fn run_words(level: Level, problem: &mut Problem<'_>) -> bool {
     let Weights::Packed { packing, .. } = problem.weights else { return false };
     if !takes_words(level, problem.dtype, packing) {

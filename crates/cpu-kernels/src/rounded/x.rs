@@ -191,10 +191,12 @@ impl Kernel for Rounding<'_> {
     }
 }
 
-/// The smallest largest value of a group that is not 0: twice the smallest whose scale is a normal number.
+/// The smallest largest value of a group that is not 0: twice the smallest whose scale is a normal
+/// number.
 const SMALLEST: f32 = f32::from_bits(16 << 23);
 
-/// The scale of a group and the sum of its values, rounded to `size` bytes; NaN where a value is not finite.
+/// The scale of a group and the sum of its values, rounded to `size` bytes; NaN where a value is
+/// not finite.
 #[inline(always)]
 fn round(values: &[f32], to: &mut [i16], size: usize) -> (f32, i32) {
     let mut largest = [0f32; 16];
@@ -219,7 +221,8 @@ fn round(values: &[f32], to: &mut [i16], size: usize) -> (f32, i32) {
     let (scale, inverse) = match size {
         1 => (largest / 127.0, 127.0 / largest),
         _ => {
-            // A power of two, so that what x has in 16 bits stays exact: the largest is between 2^14 and 2^15.
+            // A power of two, so that what x has in 16 bits stays exact: the largest is between
+            // 2^14 and 2^15.
             let exponent = largest.to_bits() >> 23;
             (f32::from_bits((exponent - 14) << 23), f32::from_bits((268 - exponent) << 23))
         }

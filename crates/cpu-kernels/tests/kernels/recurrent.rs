@@ -1,5 +1,5 @@
-//! Short convolutions and the gated delta rule against plain ones in f64, whole and in parts, under every
-//! level.
+//! Short convolutions and the gated delta rule against plain ones in f64, whole and in parts, under
+//! every level.
 
 use super::numbers::{push, random, value};
 use cpu_kernels::{

@@ -62,7 +62,8 @@ fn packed_weights_are_unpacked_to_their_values() {
                         .expect("the sizes fit");
                     for (i, found) in plain::values(dtype, &out).into_iter().enumerate() {
                         let expected = case.weight(i / k, i % k);
-                        // Of a sum of a code and a bias, a rounding of both may be all that is left.
+                        // Of a sum of a code and a bias, a rounding of both may be all that is
+                        // left.
                         let bound = step * expected.abs() + 1e-6;
                         assert!(
                             (f64::from(found) - expected).abs() <= bound,

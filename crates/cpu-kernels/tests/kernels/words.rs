@@ -15,7 +15,8 @@ fn rounded(dtype: Dtype, value: f64) -> f64 {
     }
 }
 
-/// How far results are from exact ones, as a share of how far exact ones are from the nearest of their type.
+/// How far results are from exact ones, as a share of how far exact ones are from the nearest of
+/// their type.
 fn distance(level: Level, case: &mut Case) -> f64 {
     case.out.fill(0xff);
     case.run(level);

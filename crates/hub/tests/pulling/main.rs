@@ -1,4 +1,5 @@
-//! Pulling from a hub that a test has in its hands: what comes, what goes wrong, and what is said of it.
+//! Pulling from a hub that a test has in its hands: what comes, what goes wrong, and what is said
+//! of it.
 
 // A helper of a test may panic as the test itself may.
 #![allow(clippy::unwrap_used)]

@@ -58,7 +58,8 @@ impl Tools {
         Some(Call { name: name.to_owned(), arguments: object_text(arguments)? })
     }
 
-    /// The call that these arguments are for, where they tell: there is one tool, or one that they fit.
+    /// The call that these arguments are for, where they tell: there is one tool, or one that they
+    /// fit.
     pub fn fitting(&self, arguments: &str) -> Option<Call> {
         let object: Fields = serde_json::from_str(arguments).ok()?;
         let mut tools = self.tools.iter().filter(|(_, schema)| {
@@ -134,7 +135,8 @@ fn object_text(text: &str) -> Option<String> {
     }
 }
 
-/// The type of the JSON value that `text` is, in JSON Schema's words. JSON has numbers that no float holds.
+/// The type of the JSON value that `text` is, in JSON Schema's words. JSON has numbers that no
+/// float holds.
 pub fn json_kind(text: &str) -> Option<&'static str> {
     kind_within(text, MAX_DEPTH)
 }

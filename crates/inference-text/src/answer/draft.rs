@@ -25,7 +25,8 @@ impl Draft {
         Draft { openings, calls: Vec::new(), at: 0, candidate }
     }
 
-    /// Goes on in `text`, which begins as it did the last time. There is no end to it but what is no call.
+    /// Goes on in `text`, which begins as it did the last time. There is no end to it but what is
+    /// no call.
     pub fn scan(&mut self, text: &str, tools: &Tools) -> Step {
         loop {
             let step = match &mut self.candidate {
@@ -41,7 +42,8 @@ impl Draft {
         }
     }
 
-    /// The calls that `text` consists of, now that nothing follows it; otherwise how much of it is thoughts.
+    /// The calls that `text` consists of, now that nothing follows it; otherwise how much of it is
+    /// thoughts.
     pub fn finish(&mut self, text: &str, tools: &Tools) -> Result<Vec<Call>, usize> {
         loop {
             if let Step::Bad(len) = self.scan(text, tools) {

@@ -28,8 +28,8 @@ pub enum Family {
     /// `<|tool_calls_section_begin|>`, for each call `<|tool_call_begin|>functions.NAME:INDEX
     /// <|tool_call_argument_begin|>{…}<|tool_call_end|>`, and `<|tool_calls_section_end|>`.
     Kimi,
-    /// `<｜tool▁calls▁begin｜>`, for each call `<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME`, a fenced
-    /// block of JSON and `<｜tool▁call▁end｜>`, and `<｜tool▁calls▁end｜>`: DeepSeek V3 and R1.
+    /// `<｜tool▁calls▁begin｜>`, for each call `<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME`, a
+    /// fenced block of JSON and `<｜tool▁call▁end｜>`, and `<｜tool▁calls▁end｜>`: DeepSeek V3 and R1.
     DeepSeek,
     /// DeepSeek V3.1: the marks of V3, with `NAME<｜tool▁sep｜>{…}` for a call.
     DeepSeek31,
@@ -40,12 +40,12 @@ pub enum Family {
     /// `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`, with the answer between
     /// `<answer>` and `</answer>`.
     Hunyuan,
-    /// `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`; reasoning between `Here are my reasoning steps:` and
-    /// `[BEGIN FINAL RESPONSE]`: Apriel 1.5 and 1.6.
+    /// `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`; reasoning between `Here are my
+    /// reasoning steps:` and `[BEGIN FINAL RESPONSE]`: Apriel 1.5 and 1.6.
     Apriel,
-    /// `<|START_ACTION|>[{"tool_name": …, "parameters": {…}}]<|END_ACTION|>`, with the answer between
-    /// `<|START_RESPONSE|>` and `<|END_RESPONSE|>`, and reasoning between `<|START_THINKING|>` and
-    /// `<|END_THINKING|>`.
+    /// `<|START_ACTION|>[{"tool_name": …, "parameters": {…}}]<|END_ACTION|>`, with the answer
+    /// between `<|START_RESPONSE|>` and `<|END_RESPONSE|>`, and reasoning between
+    /// `<|START_THINKING|>` and `<|END_THINKING|>`.
     Cohere,
     /// `<|tool_call_start|>[NAME(KEY=VALUE)]<|tool_call_end|>`: LFM 2.
     Lfm,
@@ -68,7 +68,8 @@ pub enum Family {
     Gemma4,
     /// Channels: `<|channel|>analysis<|message|>…<|end|>`, and a recipient `to=functions.NAME`.
     Harmony,
-    /// Messages with a recipient, `to=self<|message|>…<|eom|>`; a call is a message to the tool that
-    /// has `<atem:invoke name="NAME"><atem:parameter name="KEY">VALUE</atem:parameter></atem:invoke>`.
+    /// Messages with a recipient, `to=self<|message|>…<|eom|>`; a call is a message to the tool
+    /// that has `<atem:invoke name="NAME"><atem:parameter
+    /// name="KEY">VALUE</atem:parameter></atem:invoke>`.
     Muse,
 }

@@ -1,4 +1,5 @@
-//! Calls as `call:NAME{key:value}`, with strings between marks of their own (FunctionGemma, Gemma 4).
+//! Calls as `call:NAME{key:value}`, with strings between marks of their own (FunctionGemma, Gemma
+//! 4).
 
 use std::collections::BTreeSet;
 

@@ -158,8 +158,8 @@ impl Harmony {
     pub fn finish(&mut self) -> Vec<Piece> {
         let rest = std::mem::take(&mut self.text);
         match std::mem::replace(&mut self.state, State::Between) {
-            // A channel's header that is cut off says nothing; a call's would be lost. A mark is one
-            // token, so a part of one is text.
+            // A channel's header that is cut off says nothing; a call's would be lost. A mark is
+            // one token, so a part of one is text.
             State::Header { begun, .. } if self.is_cut_header(&format!("{begun}{rest}")) => {}
             State::Header { raw, .. } => {
                 self.content(raw, 0);
@@ -333,8 +333,8 @@ impl Harmony {
     }
 }
 
-/// The recipient and the channel of a header, which may stand in either order. How the message is written
-/// says nothing, whatever it is called.
+/// The recipient and the channel of a header, which may stand in either order. How the message is
+/// written says nothing, whatever it is called.
 fn address(header: &str, tools: &Tools) -> Address {
     let words = header.replace(CHANNEL, " ").replace(CONSTRAIN, " <|constrain|> ");
     let mut recipient = None;

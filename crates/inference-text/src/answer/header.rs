@@ -48,8 +48,8 @@ pub const DEEPSEEK: Names = Names {
 /// The most bytes of a name with its marks.
 const LIMIT: usize = 512;
 
-/// The name at the beginning of `text`, where it is not an id, and where the JSON of its arguments begins; what is
-/// known of `text` where there is none.
+/// The name at the beginning of `text`, where it is not an id, and where the JSON of its arguments
+/// begins; what is known of `text` where there is none.
 pub fn read(names: &Names, text: &str, tools: &Tools) -> Result<(Option<String>, usize), Step> {
     // Wherever it was cut, a header is known or refused by its first bytes alone.
     let window = &text[..text.floor_char_boundary(LIMIT)];

@@ -4,7 +4,8 @@
 //! which from the chat template, [`AnswerParser`] takes the marks out of the text as it comes, and
 //! [`tool_constraint`] makes a grammar of them.
 //!
-//! Calls in reasoning are thoughts, unless the answer ends with them before the reasoning is closed.
+//! Calls in reasoning are thoughts, unless the answer ends with them before the reasoning is
+//! closed.
 //!
 //! Three laws hold for every family. The pieces, concatenated by kind and index, do not depend on
 //! how the text was cut. Text that is no complete call of a known tool, but looked like one, comes

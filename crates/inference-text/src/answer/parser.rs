@@ -55,8 +55,9 @@ impl AnswerParser {
         AnswerParser::of(family, prompt_text, Tools::new(tools))
     }
 
-    /// A parser like that of [`new`](Self::new), with the tools' schemas: they tell what the values of formats mean
-    /// that write arguments without their types (`<parameter=KEY>VALUE</parameter>`).
+    /// A parser like that of [`new`](Self::new), with the tools' schemas: they tell what the values
+    /// of formats mean that write arguments without their types
+    /// (`<parameter=KEY>VALUE</parameter>`).
     pub fn with_schemas(family: Family, prompt_text: &str, tools: &[Tool]) -> AnswerParser {
         let tools = tools.iter().map(|tool| (tool.name.clone(), Some(tool.parameters.clone())));
         AnswerParser::of(family, prompt_text, Tools::new(tools))

@@ -7,8 +7,8 @@ use super::family::Family;
 /// A tool's name that no template has by itself.
 const TOOL: &str = "look_up_42";
 
-/// A family, and what its templates write of a call or a tool: one of these. The first that is found
-/// counts, so that marks that others contain come later.
+/// A family, and what its templates write of a call or a tool: one of these. The first that is
+/// found counts, so that marks that others contain come later.
 const SIGNS: &[(Family, &[&str])] = &[
     (Family::Mistral, &["[TOOL_CALLS]", "[AVAILABLE_TOOLS]"]),
     (Family::Gemma4, &["<|tool_call>"]),
@@ -91,8 +91,8 @@ fn is_gemma4(rendered: &str) -> bool {
     rendered.contains("<|turn>model")
 }
 
-/// The family whose answers are messages with headers, if a conversation that was rendered up to the
-/// answer is one of these.
+/// The family whose answers are messages with headers, if a conversation that was rendered up to
+/// the answer is one of these.
 fn in_messages(rendered: &str) -> Option<Family> {
     let messages = rendered.ends_with("<|start|>assistant");
     let muse = ["<|eom|>", "<|eot|>"].iter().any(|mark| rendered.contains(mark));

@@ -84,8 +84,9 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)
 }
 
-/// The calls of `text`: lists of calls, calls, or calls that are printed, one after the other. Where
-/// they cannot be read as Python, quotes and line breaks inside strings may lack their backslash.
+/// The calls of `text`: lists of calls, calls, or calls that are printed, one after the other.
+/// Where they cannot be read as Python, quotes and line breaks inside strings may lack their
+/// backslash.
 pub fn calls(text: &str, tools: &Tools) -> Option<Vec<Call>> {
     calls_with(text, tools, Quotes::Escaped)
         .or_else(|| calls_with(text, tools, Quotes::Bare(",)]}:")))
@@ -266,7 +267,8 @@ impl<'a> Reader<'a> {
         self.rest[letter(self.rest)..].starts_with(['"', '\''])
     }
 
-    /// String literals, without their quotes and escapes. Those that stand side by side are one string.
+    /// String literals, without their quotes and escapes. Those that stand side by side are one
+    /// string.
     fn string(&mut self) -> Option<String> {
         let mut text = self.literal()?;
         while self.quotes == Quotes::Escaped && self.sees_string() {
@@ -312,13 +314,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The length of the letter that `text` begins with, where it says how the string behind it is written.
+/// The length of the letter that `text` begins with, where it says how the string behind it is
+/// written.
 fn letter(text: &str) -> usize {
     let letter = text.starts_with(['r', 'R', 'u', 'U']);
     usize::from(letter && text[1..].starts_with(['"', '\'']))
 }
 
-/// The JSON of a number, which may have a plus, underscores, a base, and a point without digits on one side.
+/// The JSON of a number, which may have a plus, underscores, a base, and a point without digits on
+/// one side.
 fn number(word: &str) -> Option<String> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => ("-", digits),

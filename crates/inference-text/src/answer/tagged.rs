@@ -64,7 +64,8 @@ enum State {
         draft: Draft,
     },
     Content,
-    /// Content that begins as an object or an array of JSON. A mark in it is text, up to its end or to what is no JSON.
+    /// Content that begins as an object or an array of JSON. A mark in it is text, up to its end or
+    /// to what is no JSON.
     Json(JsonScan),
     AfterCall,
     Call(Candidate),

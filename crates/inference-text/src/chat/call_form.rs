@@ -1,4 +1,5 @@
-//! How a template takes the calls of earlier turns: what stands for a text that is not there, and which ids it wants.
+//! How a template takes the calls of earlier turns: what stands for a text that is not there, and
+//! which ids it wants.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -59,10 +60,11 @@ pub(super) fn tool() -> Json {
 }
 
 impl CallForm {
-    /// The form of a template, of which `render` renders conversations with [`tool`]: that in which it shows the most calls, and
-    /// the first of several such.
+    /// The form of a template, of which `render` renders conversations with [`tool`]: that in which
+    /// it shows the most calls, and the first of several such.
     pub fn probe(render: &dyn Fn(&[Json]) -> Result<String, TextError>) -> CallForm {
-        // Templates write calls before and behind the last question, and thoughts beside them, in ways of their own.
+        // Templates write calls before and behind the last question, and thoughts beside them, in
+        // ways of their own.
         let conversations = [("", false), ("", true), ("Hm.", false), ("Hm.", true)];
         let shown = |id: &str, silence: Silence, (thought, is_earlier): (&str, bool)| {
             let of = arguments().into_iter().filter_map(|arguments| {
@@ -71,7 +73,8 @@ impl CallForm {
                 if is_earlier {
                     whole.extend([json!({"role": "assistant", "content": "There."}), question()]);
                 }
-                // Some know no results, which counts less. Some show no calls, and may refuse them all the same.
+                // Some know no results, which counts less. Some show no calls, and may refuse them
+                // all the same.
                 let all = [(2, &whole[..]), (1, &[question(), called])];
                 let texts = all.into_iter().filter_map(|(count, messages)| {
                     let text = render(messages).ok()?;
@@ -139,7 +142,8 @@ impl Silence {
 }
 
 impl Ids {
-    /// The id of the call of a function, the `index`th of a conversation, that has been given another one.
+    /// The id of the call of a function, the `index`th of a conversation, that has been given
+    /// another one.
     fn of(self, id: &str, name: &str, index: usize) -> String {
         match self {
             Ids::Any => id.to_owned(),

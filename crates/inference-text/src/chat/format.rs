@@ -71,8 +71,8 @@ pub struct ChatInput<'a> {
     pub documents: Option<&'a [Json]>,
     /// The text ends with the beginning of an assistant's turn.
     pub add_generation_prompt: bool,
-    /// Further variables for the template; they take precedence over the tokenizer's special tokens.
-    /// `enable_thinking` defaults to [`Tokenizer::has_thinking`], as in mlx-lm.
+    /// Further variables for the template; they take precedence over the tokenizer's special
+    /// tokens. `enable_thinking` defaults to [`Tokenizer::has_thinking`], as in mlx-lm.
     pub kwargs: Option<&'a Map<String, Json>>,
     /// The date that templates may print.
     pub now: LocalTime,
@@ -100,10 +100,11 @@ impl<'a> ChatInput<'a> {
 
 /// A rendered conversation.
 ///
-/// `ids` are the ids of `text`, except that a control token in a message, a tool or an argument is the
-/// plain text it was there: `<|im_end|>` in a user's message does not end the message. Control tokens are
-/// the added tokens that are special, and outside assistants' messages also those of the shape `<|…|>`.
-/// Other added tokens (`<think>`, `<tool_call>`) are tokens wherever they stand, as in transformers.
+/// `ids` are the ids of `text`, except that a control token in a message, a tool or an argument is
+/// the plain text it was there: `<|im_end|>` in a user's message does not end the message. Control
+/// tokens are the added tokens that are special, and outside assistants' messages also those of the
+/// shape `<|…|>`. Other added tokens (`<think>`, `<tool_call>`) are tokens wherever they stand, as
+/// in transformers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The text, byte for byte what transformers renders.
@@ -209,9 +210,9 @@ impl ChatFormat {
     /// The conversation as text and ids.
     ///
     /// # Errors
-    /// [`TextError::Input`] for an empty conversation, a message that is no object, or strings that hold all
-    /// 32 noncharacters U+FDD0 to U+FDEF; [`TextError::Raised`], [`TextError::Template`] and
-    /// [`TextError::TemplateBounds`] from the template; [`TextError::InputTooLarge`] and
+    /// [`TextError::Input`] for an empty conversation, a message that is no object, or strings that
+    /// hold all 32 noncharacters U+FDD0 to U+FDEF; [`TextError::Raised`], [`TextError::Template`]
+    /// and [`TextError::TemplateBounds`] from the template; [`TextError::InputTooLarge`] and
     /// [`TextError::Encode`] from the tokenizer.
     pub fn render_and_encode(&self, input: &ChatInput) -> Result<Rendered, TextError> {
         let (mut variables, inserted) = self.variables(input)?;
@@ -305,7 +306,8 @@ impl ChatFormat {
         Ok(self.named(input, messages))
     }
 
-    /// The variables of `messages` and of what goes with them, and the names of those that hold text from outside.
+    /// The variables of `messages` and of what goes with them, and the names of those that hold
+    /// text from outside.
     fn named(&self, input: &ChatInput, messages: Vec<Json>) -> (Map<String, Json>, Vec<String>) {
         let mut variables = Map::new();
         for (name, token) in &self.tokenizer.inner.named {
@@ -327,8 +329,8 @@ impl ChatFormat {
         (variables, inserted)
     }
 
-    /// Begins to find out, on a thread of its own, how the template takes calls. The first answer would wait for all of it: conversations
-    /// with calls tell a model's family.
+    /// Begins to find out, on a thread of its own, how the template takes calls. The first answer
+    /// would wait for all of it: conversations with calls tell a model's family.
     pub fn prepare_beside(&self) {
         if self.has_template() {
             let format = self.clone();

@@ -16,7 +16,8 @@ const MAX_SOURCE_BYTES: usize = 64 << 10;
 const MAX_PATTERNS: usize = 32;
 /// Properties of one object: the time of optional ones grows with the square.
 const MAX_PROPERTIES: usize = 1000;
-/// The most properties of an object whose number is bounded: which of them were there is known by their number squared.
+/// The most properties of an object whose number is bounded: which of them were there is known by
+/// their number squared.
 const MAX_COUNTED: usize = 200;
 /// The least common multiple of all `multipleOf`, without their zeros: states of an automaton.
 const MAX_MULTIPLE: u64 = 10_000;

@@ -117,8 +117,8 @@ impl Matcher {
     /// The ids that may come next; an end-of-sequence id exactly where the grammar may end.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where a step exceeds its limits, or nothing can come next; what failed
-    /// before.
+    /// [`Error::InvalidOption`] where a step exceeds its limits, or nothing can come next; what
+    /// failed before.
     pub fn mask(&mut self) -> Result<Mask> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

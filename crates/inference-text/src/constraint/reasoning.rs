@@ -105,7 +105,8 @@ impl Reasoning {
     }
 }
 
-/// The text of the end of a prompt, enough of it to have one of the marks and the whitespace behind it.
+/// The text of the end of a prompt, enough of it to have one of the marks and the whitespace behind
+/// it.
 fn end(prompt: &[u32], (open, close): (&str, &str), tokenizer: &Tokenizer) -> String {
     let text = |ids: &[u32]| tokenizer.decode(ids, SkipSpecial::No).unwrap_or_default();
     let is_blank = |id: &&u32| {

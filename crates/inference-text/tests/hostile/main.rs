@@ -1,5 +1,5 @@
-//! Constraints that would cost too much: each is refused, or fails alone, within bounds of time and memory, and nothing
-//! goes on behind it.
+//! Constraints that would cost too much: each is refused, or fails alone, within bounds of time and
+//! memory, and nothing goes on behind it.
 #![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
 mod grammars;

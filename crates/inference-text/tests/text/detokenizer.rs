@@ -62,7 +62,8 @@ fn holds(label: &str, tokenizer: &Tokenizer, cases: u32) {
     runner
         .run(&ids(tokenizer), |ids| {
             for skip in [SkipSpecial::No, SkipSpecial::Yes] {
-                // The library fails on a list of no tokens with some decoders; then there is nothing to compare.
+                // The library fails on a list of no tokens with some decoders; then there is
+                // nothing to compare.
                 let Ok(text) = tokenizer.decode(&ids, skip) else {
                     continue;
                 };

@@ -143,7 +143,8 @@ fn turn_markers_that_a_model_declares_not_special_are_text_in_a_users_message() 
     let count =
         |messages: &[Value]| olmo.chat(messages).ids.iter().filter(|id| **id == user).count();
     assert_eq!(count(&[json!({"role": "user", "content": "a <|user|> b"})]), 1);
-    // An assistant's turn is what the model wrote: its markers, where they are not special, are kept.
+    // An assistant's turn is what the model wrote: its markers, where they are not special, are
+    // kept.
     let turns = [
         json!({"role": "user", "content": "a"}),
         json!({"role": "assistant", "content": "<|user|>"}),

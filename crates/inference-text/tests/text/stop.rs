@@ -3,7 +3,8 @@
 use inference_text::{StopMatcher, TextError};
 use proptest::prelude::*;
 
-/// The reference: the match that begins first, of those the longest, of those the first in the list.
+/// The reference: the match that begins first, of those the longest, of those the first in the
+/// list.
 fn naive(text: &str, stops: &[String]) -> (String, Option<usize>) {
     let found = stops
         .iter()

@@ -19,8 +19,8 @@ pub(super) struct Group<'a> {
     pub rows: Vec<usize>,
     /// Positions of zeros in front.
     pub before: i32,
-    /// Positions of buffers, each `[b, n_kv_heads, capacity, …]`. There may be no buffers where there are
-    /// no positions.
+    /// Positions of buffers, each `[b, n_kv_heads, capacity, …]`. There may be no buffers where
+    /// there are no positions.
     pub stretches: Vec<(&'a [Array], Range<i32>)>,
 }
 

@@ -66,7 +66,8 @@ impl Caches {
         self.rope_factors
     }
 
-    /// A number that is another one once the buffers are of other rows. Slots that change hands leave it.
+    /// A number that is another one once the buffers are of other rows. Slots that change hands
+    /// leave it.
     pub fn layout(&self) -> u64 {
         self.layout
     }
@@ -82,14 +83,16 @@ impl Caches {
         self.layers.iter().all(State::has_room)
     }
 
-    /// Takes note that `l` of every layer's reserved positions were written, where they were reserved.
+    /// Takes note that `l` of every layer's reserved positions were written, where they were
+    /// reserved.
     pub fn fill_in_place(&mut self, l: i32) {
         self.layers.iter_mut().for_each(|layer| layer.fill_in_place(l));
         self.advance(l);
     }
 
-    /// Makes the buffers for the first `l` positions of layers that have none, in keys and values of `dtype`: all that are
-    /// alike at once. `sizes` has the heads of each layer and the values of a head, `None` where it makes its own. For CUDA.
+    /// Makes the buffers for the first `l` positions of layers that have none, in keys and values
+    /// of `dtype`: all that are alike at once. `sizes` has the heads of each layer and the values
+    /// of a head, `None` where it makes its own. For CUDA.
     pub fn make_buffers(
         &mut self,
         dtype: Dtype,
@@ -147,9 +150,10 @@ impl Caches {
         self.layers.iter().any(State::needs_snapshots)
     }
 
-    /// Keeps the rows with these indices, in ascending order, and adds `others` behind them, which can join as these can, with the same
-    /// factors. On CUDA the buffers have `more`, where keys and values are alike. What was written goes to `send`, some layers after the
-    /// others: what these had before is free once it is through.
+    /// Keeps the rows with these indices, in ascending order, and adds `others` behind them, which
+    /// can join as these can, with the same factors. On CUDA the buffers have `more`, where keys
+    /// and values are alike. What was written goes to `send`, some layers after the others: what
+    /// these had before is free once it is through.
     pub fn rearrange(
         &mut self,
         rows: &[usize],
@@ -174,7 +178,8 @@ impl Caches {
         Ok(on_cuda()? && self.layers.iter().all(is_full) && self.are_alike(&[]))
     }
 
-    /// Adds the rows of `other` behind its own. Both must be able to join, and have the same factors.
+    /// Adds the rows of `other` behind its own. Both must be able to join, and have the same
+    /// factors.
     pub fn join(&mut self, other: Caches) -> Result<()> {
         self.layout += 1;
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
@@ -194,8 +199,8 @@ impl Caches {
                 .is_some()
     }
 
-    /// Keeps rows, and adds `others`, which [have the same form](Self::are_alike), and `more`. `make` makes buffers of one
-    /// shape and type for so many layers.
+    /// Keeps rows, and adds `others`, which [have the same form](Self::are_alike), and `more`.
+    /// `make` makes buffers of one shape and type for so many layers.
     pub(super) fn move_into(
         &mut self,
         rows: &[usize],
@@ -251,9 +256,9 @@ impl Caches {
         self.layers.iter().zip(&other.layers).all(|(mine, other)| mine.has_slots_for(other))
     }
 
-    /// Puts the rows of `other`, for which there are slots, into those with these indices, whose rows left.
-    /// Pending reads of the rows that left must be in flight. All [arrays](Self::arrays) are to be
-    /// sent before anything else reads or writes the buffers.
+    /// Puts the rows of `other`, for which there are slots, into those with these indices, whose
+    /// rows left. Pending reads of the rows that left must be in flight. All [arrays](Self::arrays)
+    /// are to be sent before anything else reads or writes the buffers.
     pub fn place(&mut self, other: Caches, slots: &[usize]) -> Result<()> {
         let mut placing = Placing::default();
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
@@ -271,8 +276,8 @@ impl Caches {
         self.layers.iter_mut().for_each(State::leave_no_room);
     }
 
-    /// Copies of rows, each without so many of its last positions, with room for `room` more: a row may
-    /// be copied several times. What cannot join is copied whole.
+    /// Copies of rows, each without so many of its last positions, with room for `room` more: a row
+    /// may be copied several times. What cannot join is copied whole.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<Caches> {
         let kernels = if on_cuda()? { Some(cuda::buffers_of_layers) } else { None };
         self.copies_by(rows, room, kernels)
@@ -312,8 +317,8 @@ impl Caches {
         self.layers.iter().all(State::can_truncate)
     }
 
-    /// Takes back so many of each row's last positions, which the last pass appended. Rows of a batch that
-    /// lose different numbers are copied, since all end at one place of the buffers.
+    /// Takes back so many of each row's last positions, which the last pass appended. Rows of a
+    /// batch that lose different numbers are copied, since all end at one place of the buffers.
     ///
     /// # Errors
     /// A layer whose state cannot be cut back; then nothing is changed.
@@ -353,8 +358,9 @@ impl Caches {
         Ok(())
     }
 
-    /// Copies of what every layer holds of positions of some rows, as many of each: of each the row, its first position, and where they
-    /// end. `None` where a layer no longer holds them. Several rows where [`copies_together`](super::place::copies_together).
+    /// Copies of what every layer holds of positions of some rows, as many of each: of each the
+    /// row, its first position, and where they end. `None` where a layer no longer holds them.
+    /// Several rows where [`copies_together`](super::place::copies_together).
     pub(super) fn copy(&self, rows: &[(usize, i32, i32)]) -> Result<Option<Copies>> {
         let of_row = |&(row, first, end): &(usize, i32, i32)| {
             let span = [self.offsets[row] - first, self.offsets[row] - end];
@@ -372,8 +378,8 @@ impl Caches {
         self.layers.iter().map(|layer| layer.snapshot(row)).collect()
     }
 
-    /// Fills empty caches of one row with consecutive stretches, `positions` from the first one on: for
-    /// each, every layer's arrays. A snapshot is that of their end.
+    /// Fills empty caches of one row with consecutive stretches, `positions` from the first one on:
+    /// for each, every layer's arrays. A snapshot is that of their end.
     pub(super) fn restore(
         &mut self,
         stretches: &[Vec<Parts>],
@@ -399,7 +405,8 @@ fn with<'a>(
     [own].into_iter().chain(others).collect()
 }
 
-/// The layers that have keys and values, by the form of buffers for rows of `sources`; `None` where keys and values are not alike.
+/// The layers that have keys and values, by the form of buffers for rows of `sources`; `None` where
+/// keys and values are not alike.
 fn forms(
     sources: &[RowsOf<'_, Caches>],
     slots: usize,

@@ -63,8 +63,8 @@ impl KvCache {
         Ok(View { keys, values, visible })
     }
 
-    /// Appends `k`, `[b, n_kv_heads, l, width]`, whose first `value_dim` values are the positions' values,
-    /// and returns what the `l` positions see.
+    /// Appends `k`, `[b, n_kv_heads, l, width]`, whose first `value_dim` values are the positions'
+    /// values, and returns what the `l` positions see.
     pub fn update_latent(&mut self, k: &Array, value_dim: i32) -> Result<View> {
         let ([keys], visible) = self.append([k])?;
         let values = ops::slice_axis(&keys, -1, 0, value_dim)?;
@@ -83,8 +83,9 @@ impl KvCache {
             Buffers::Ring(ring) => ring.update(&packed, l)?,
         };
         let seen = if was_empty && self.storage != Storage::Plain {
-            // The first positions see each other as they are, as in mlx-lm. All later ones see packed
-            // keys and values, their own too, so that it does not matter in which chunks they come.
+            // The first positions see each other as they are, as in mlx-lm. All later ones see
+            // packed keys and values, their own too, so that it does not matter in which chunks
+            // they come.
             new.iter().map(|new| new.share()).collect::<Result<Vec<_>>>()?
         } else {
             let unpack =
@@ -101,8 +102,8 @@ impl KvCache {
         self.in_place().map_or(Ok(None), |slab| slab.reserve(dtype))
     }
 
-    /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim` values; the first
-    /// ones get buffers. For CUDA.
+    /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim`
+    /// values; the first ones get buffers. For CUDA.
     pub fn reserve_chunk(&mut self, dtype: Dtype, l: i32, sizes: [i32; 2]) -> Result<Option<Slot>> {
         self.in_place().map_or(Ok(None), |slab| slab.reserve_chunk(dtype, l, sizes))
     }
@@ -244,8 +245,8 @@ impl KvCache {
         }
     }
 
-    /// Copies of rows, each without so many of its last positions, with room for `room` more: a row may
-    /// be copied several times. What cannot join is copied whole.
+    /// Copies of rows, each without so many of its last positions, with room for `room` more: a row
+    /// may be copied several times. What cannot join is copied whole.
     pub fn copies(&self, rows: &[(usize, i32)], room: i32) -> Result<KvCache> {
         let buffers = match &self.buffers {
             Buffers::Slab(slab) => Buffers::Slab(slab.copies(rows, room)?),

@@ -56,8 +56,8 @@ impl Use {
     }
 }
 
-/// The uses of a model's files, by their lineages and when each was written or used itself. What follows a prefix is
-/// never worth more than the prefix.
+/// The uses of a model's files, by their lineages and when each was written or used itself. What
+/// follows a prefix is never worth more than the prefix.
 pub(super) fn uses(files: &[(Option<&Lineage>, SystemTime)]) -> Vec<Use> {
     let mut uses = vec![Use::NONE; files.len()];
     let known = files.iter().enumerate();

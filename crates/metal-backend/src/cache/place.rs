@@ -13,8 +13,8 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// The buffer `into`, `[slots, n_kv_heads, capacity, …]`, with rows of `from` in slots of it. On a GPU it is
-    /// written in place, by a kernel of CUDA.
+    /// The buffer `into`, `[slots, n_kv_heads, capacity, …]`, with rows of `from` in slots of it.
+    /// On a GPU it is written in place, by a kernel of CUDA.
     pub fn place(&mut self, from: &Array, into: &Array, places: &[Place]) -> Result<Array> {
         if on_cpu()? {
             return by_operations(from, into, places);
@@ -46,12 +46,14 @@ impl Span<'_> {
         Span { parts: &[], place: Place { row: 0, slot: 0, first: 0, at: 0, count: 0, before: 0 } };
 }
 
-/// Copies of what layers hold of as many positions of some rows. Views of them are made once they are asked for: most never are, and making them takes
-/// the host longer than to have the copies made.
+/// Copies of what layers hold of as many positions of some rows. Views of them are made once they
+/// are asked for: most never are, and making them takes the host longer than to have the copies
+/// made.
 pub(super) struct Copies {
     arrays: Vec<Array>,
     rows: usize,
-    /// For each part of each layer, the array that has it, and where its first row is there. The others are behind that.
+    /// For each part of each layer, the array that has it, and where its first row is there. The
+    /// others are behind that.
     layers: Vec<Vec<(usize, usize)>>,
 }
 
@@ -97,8 +99,9 @@ pub(super) fn copies_together() -> Result<bool> {
     on_cuda()
 }
 
-/// Copies of what layers hold of some rows, of each of which every layer has a span of as many positions. On CUDA, one kernel copies from many
-/// buffers into one: while the host makes arrays and sends copies, it sends no step. Elsewhere there is one row.
+/// Copies of what layers hold of some rows, of each of which every layer has a span of as many
+/// positions. On CUDA, one kernel copies from many buffers into one: while the host makes arrays
+/// and sends copies, it sends no step. Elsewhere there is one row.
 ///
 /// # Errors
 /// Those of MLX; layers or spans that are not alike.

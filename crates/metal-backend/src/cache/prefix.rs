@@ -2,9 +2,10 @@
 //!
 //! A tree whose nodes are blocks of ids: a node's path from the root is a prefix, and holds each
 //! layer's keys and values of its own positions only, so that prefixes share what they have in
-//! common. Blocks that were kept at once, also of several rows, share their buffers, which are freed with the last of them. What sees a window only is kept for every position too, so that any block's end can be
-//! gone on from. A recurrent state is what it is at one position: there, some nodes hold a snapshot, and
-//! only these can be gone on from.
+//! common. Blocks that were kept at once, also of several rows, share their buffers, which are
+//! freed with the last of them. What sees a window only is kept for every position too, so that any
+//! block's end can be gone on from. A recurrent state is what it is at one position: there, some
+//! nodes hold a snapshot, and only these can be gone on from.
 
 mod keeping;
 mod saved;
@@ -45,7 +46,8 @@ pub(crate) struct PrefixCache {
     budget: u64,
     /// Of the budget, what it may have at this time.
     most: u64,
-    /// Copies count as much in every process that computes the model, so that all keep and forget the same.
+    /// Copies count as much in every process that computes the model, so that all keep and forget
+    /// the same.
     weigh: Weigh,
     bytes: u64,
     /// Bytes of a block, once one was copied.
@@ -132,7 +134,8 @@ impl PrefixCache {
         }
     }
 
-    /// Copies rows one by one: what several processes copy has to be the same in all, whatever their devices are.
+    /// Copies rows one by one: what several processes copy has to be the same in all, whatever
+    /// their devices are.
     pub fn one_by_one(self) -> PrefixCache {
         PrefixCache { is_one_by_one: true, ..self }
     }
@@ -142,9 +145,9 @@ impl PrefixCache {
         self.bytes
     }
 
-    /// Fills `caches`, empty ones of one row, with the longest known prefix of `ids` that is `usable`,
-    /// short of the last id, and `may_end` where it does. Returns why it is no longer, unless it is as long as
-    /// can be.
+    /// Fills `caches`, empty ones of one row, with the longest known prefix of `ids` that is
+    /// `usable`, short of the last id, and `may_end` where it does. Returns why it is no longer,
+    /// unless it is as long as can be.
     pub fn fill(
         &mut self,
         caches: &mut Caches,
@@ -258,7 +261,8 @@ impl PrefixCache {
         ids.is_multiple_of(BLOCK)
     }
 
-    /// From now on it has at most `bytes` of its budget. Returns whether that made it forget anything.
+    /// From now on it has at most `bytes` of its budget. Returns whether that made it forget
+    /// anything.
     pub fn allow(&mut self, bytes: u64) -> bool {
         self.most = self.budget.min(bytes);
         self.evict(self.bytes.saturating_sub(self.most))
@@ -329,7 +333,8 @@ impl PrefixCache {
         true
     }
 
-    /// Forgets the end of a prefix that was not used for the longest time, of those that need not `stay`.
+    /// Forgets the end of a prefix that was not used for the longest time, of those that need not
+    /// `stay`.
     fn evict_one(&mut self, stay: &[u64]) -> bool {
         let Some(end) = self.ends.iter().find(|(_, key)| !stay.contains(key)).copied() else {
             return false;
@@ -359,8 +364,9 @@ fn bytes(layers: &[Parts]) -> u64 {
     layers.iter().flatten().map(|array| array.nbytes() as u64).sum()
 }
 
-/// Has copies made before the buffers that they come from are written in place again. A GPU makes them in
-/// the order in which it was asked. They are kept across steps, and hold nothing of those that made them.
+/// Has copies made before the buffers that they come from are written in place again. A GPU makes
+/// them in the order in which it was asked. They are kept across steps, and hold nothing of those
+/// that made them.
 fn settle<'a>(copies: impl Iterator<Item = &'a Array>) -> Result<()> {
     let copies: Vec<&Array> = copies.collect();
     let all = copies.iter().copied();

@@ -7,8 +7,8 @@ use super::buffer::Parts;
 use super::place::Placing;
 use super::spec::RecurrentSpec;
 
-/// The recurrent state of one layer, for the rows of a batch. It is that after the last position of each
-/// row, and cannot be cut back.
+/// The recurrent state of one layer, for the rows of a batch. It is that after the last position of
+/// each row, and cannot be cut back.
 #[derive(Debug)]
 pub(crate) struct Recurrent {
     spec: RecurrentSpec,
@@ -23,8 +23,9 @@ impl Recurrent {
         Recurrent { spec, rows, arrays: Vec::new() }
     }
 
-    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, `[b, 1, positions, channels]` in
-    /// `dtype`, then, if the layer adds something up, its sum, `[b, heads, rows, columns]` in F32. They are zeros before the first position.
+    /// The arrays, which [`set`](Self::set) replaces: the inputs of the convolution, `[b, 1,
+    /// positions, channels]` in `dtype`, then, if the layer adds something up, its sum, `[b, heads,
+    /// rows, columns]` in F32. They are zeros before the first position.
     ///
     /// # Errors
     /// Another number of arrays than the state has.
@@ -103,7 +104,8 @@ impl Recurrent {
         !mine.is_empty() && mine.len() == others.len() && mine.iter().zip(others).all(alike)
     }
 
-    /// Puts the rows of `other`, which [fit](Self::has_slots_for), into the places of rows that left.
+    /// Puts the rows of `other`, which [fit](Self::has_slots_for), into the places of rows that
+    /// left.
     pub(super) fn place(
         &mut self,
         other: &Recurrent,
@@ -152,8 +154,8 @@ impl Recurrent {
     }
 }
 
-/// Zeros in a buffer of their own, which may be written in place; MLX's are one value many times over. The device makes
-/// them: a state has megabytes.
+/// Zeros in a buffer of their own, which may be written in place; MLX's are one value many times
+/// over. The device makes them: a state has megabytes.
 fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
     let many = ops::zeros(shape, dtype)?;
     ops::concatenate(&[&many, &ops::slice_axis(&many, 0, 0, 0)?], 0)

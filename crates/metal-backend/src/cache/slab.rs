@@ -64,7 +64,8 @@ impl Slab {
         if self.parts.is_empty() { Ok(None) } else { self.slot(dtype, 1) }
     }
 
-    /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim` values. For CUDA.
+    /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim`
+    /// values. For CUDA.
     pub fn reserve_chunk(
         &mut self,
         dtype: Dtype,
@@ -188,8 +189,9 @@ impl Slab {
         Ok(())
     }
 
-    /// The shape of buffers for rows of `sources`, all of one window, and for so many slots behind them, which have as many positions as
-    /// `capacity` tells for those of the longest row; `None` where keys and values are not alike.
+    /// The shape of buffers for rows of `sources`, all of one window, and for so many slots behind
+    /// them, which have as many positions as `capacity` tells for those of the longest row; `None`
+    /// where keys and values are not alike.
     pub fn gathered(
         sources: &[RowsOf<'_, Slab>],
         slots: usize,
@@ -254,7 +256,8 @@ impl Slab {
         Ok(slab)
     }
 
-    /// Positions of buffers for rows that go on behind `longest` ones, at least as many as `more` wants.
+    /// Positions of buffers for rows that go on behind `longest` ones, at least as many as `more`
+    /// wants.
     pub fn capacity(&self, longest: i32, more: More) -> i32 {
         let capacity = longest + self.room(longest + 1) + 1;
         match self.window {
@@ -341,8 +344,8 @@ impl Slab {
         self.is_last = true;
     }
 
-    /// Takes back so many of each row's last positions. None of them is one that an earlier pass than the
-    /// last one appended: where there is a window, what those see may be gone.
+    /// Takes back so many of each row's last positions. None of them is one that an earlier pass
+    /// than the last one appended: where there is a window, what those see may be gone.
     pub fn truncate(&mut self, counts: &[i32]) -> Result<()> {
         let common = counts.iter().copied().min().unwrap_or(0);
         self.end -= common;
@@ -364,8 +367,8 @@ impl Slab {
         self.copied(rows, |_| room)
     }
 
-    /// Copies of rows, each without so many of its last positions; `room` tells for how many more there is room
-    /// behind so many.
+    /// Copies of rows, each without so many of its last positions; `room` tells for how many more
+    /// there is room behind so many.
     fn copied(&self, rows: &[(usize, i32)], room: impl Fn(i32) -> i32) -> Result<Slab> {
         self.settle()?;
         let span = |row: &(usize, i32)| self.held(row);
@@ -392,8 +395,8 @@ impl Slab {
         is_held.then_some(Span { parts: &self.parts, place })
     }
 
-    /// Fills an empty slab of one row with consecutive stretches of positions, the last ones that are
-    /// needed.
+    /// Fills an empty slab of one row with consecutive stretches of positions, the last ones that
+    /// are needed.
     pub fn restore(&mut self, stretches: &[&Vec<Array>]) -> Result<()> {
         let length = |parts: &Vec<Array>| parts.first().map_or(0, positions);
         let mut missing = self.window.unwrap_or(i32::MAX);

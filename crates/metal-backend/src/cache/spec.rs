@@ -117,8 +117,9 @@ impl KvSpec {
 impl StateSpec {
     /// The state of each of `layers` under a context length; `state` gives it for one of them.
     ///
-    /// A context length bounds what grows. A window bounds its layer already and stays as it is, unless
-    /// no layer grows: then the context length bounds the windows above it, since it would do nothing.
+    /// A context length bounds what grows. A window bounds its layer already and stays as it is,
+    /// unless no layer grows: then the context length bounds the windows above it, since it would
+    /// do nothing.
     pub fn of_layers<T>(
         layers: &[T],
         context_length: Option<i32>,
@@ -163,7 +164,8 @@ impl StateSpec {
         }
     }
 
-    /// A layer of the same kind that takes as little as it can: what can be done with rows is the same.
+    /// A layer of the same kind that takes as little as it can: what can be done with rows is the
+    /// same.
     pub fn narrow(self) -> StateSpec {
         let kv = |kv: KvSpec| KvSpec { n_kv_heads: 1, ..kv };
         let recurrent = || RecurrentSpec { convolution: [1, 1], state: None };

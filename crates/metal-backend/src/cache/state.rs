@@ -34,8 +34,9 @@ impl State {
         }
     }
 
-    /// Remembers `l` positions of `rows` rows that another process computes, whatever they are, in a state of `spec` that is
-    /// [narrow](StateSpec::narrow). On its way when this returns: nobody waits for it.
+    /// Remembers `l` positions of `rows` rows that another process computes, whatever they are, in
+    /// a state of `spec` that is [narrow](StateSpec::narrow). On its way when this returns: nobody
+    /// waits for it.
     pub fn pass_by(&mut self, spec: StateSpec, [rows, l]: [i32; 2], dtype: Dtype) -> Result<()> {
         let (cache, state) = self.parts_mut();
         if let (Some(cache), Some(kv)) = (cache, spec.kv()) {
@@ -172,8 +173,9 @@ impl State {
         }
     }
 
-    /// Copies of rows, with room for `room` more positions. Keys and values are left out of so many last
-    /// positions, unless these are `copied` already; a recurrent state is that after the last one that counted.
+    /// Copies of rows, with room for `room` more positions. Keys and values are left out of so many
+    /// last positions, unless these are `copied` already; a recurrent state is that after the last
+    /// one that counted.
     pub fn copies(
         &self,
         rows: &[(usize, i32)],
@@ -209,14 +211,14 @@ impl State {
         self.parts().0.map_or(&[], KvCache::fresh)
     }
 
-    /// A copy of what a row cannot go on without from its last position; nothing of keys and values,
-    /// which blocks hold.
+    /// A copy of what a row cannot go on without from its last position; nothing of keys and
+    /// values, which blocks hold.
     pub fn snapshot(&self, row: usize) -> Result<Parts> {
         self.parts().1.map_or(Ok(Parts::new()), |state| state.snapshot(row))
     }
 
-    /// Fills an empty state of one row with consecutive stretches, from the first position on, and with the
-    /// snapshot that was taken at their end.
+    /// Fills an empty state of one row with consecutive stretches, from the first position on, and
+    /// with the snapshot that was taken at their end.
     pub fn restore(&mut self, blocks: &[&Parts], snapshot: Option<&Parts>) -> Result<()> {
         let (cache, state) = self.parts_mut();
         cache.map_or(Ok(()), |cache| cache.restore(blocks))?;

@@ -1,8 +1,10 @@
-//! Prefixes on disk: what a prefix cache keeps, in files that the next load of the same model reads.
+//! Prefixes on disk: what a prefix cache keeps, in files that the next load of the same model
+//! reads.
 //!
-//! Each file holds the keys and values of consecutive blocks, or the state at the end of one, and the ids from the
-//! root on. Its name is made of these ids, so that what is there already is not written again. A file appears under
-//! its name once it is whole, and ends with a digest of all before; what does not fit is left alone and told.
+//! Each file holds the keys and values of consecutive blocks, or the state at the end of one, and
+//! the ids from the root on. Its name is made of these ids, so that what is there already is not
+//! written again. A file appears under its name once it is whole, and ends with a digest of all
+//! before; what does not fit is left alone and told.
 
 mod files;
 
@@ -49,8 +51,9 @@ pub(crate) struct PrefixStore {
 }
 
 impl PrefixStore {
-    /// The files below `root` of the model whose digest is `key`, within `budget` bytes for those of all models. Where
-    /// none was given, what is there has room: another process may have been given more.
+    /// The files below `root` of the model whose digest is `key`, within `budget` bytes for those
+    /// of all models. Where none was given, what is there has room: another process may have been
+    /// given more.
     ///
     /// # Errors
     /// A folder that cannot be made or written, or that others may write.
@@ -96,7 +99,8 @@ impl PrefixStore {
         Ok(owner)
     }
 
-    /// Fills `prefixes` with what the files hold of so many `layers`, what was used last first, within `most` bytes.
+    /// Fills `prefixes` with what the files hold of so many `layers`, what was used last first,
+    /// within `most` bytes.
     pub fn restore(&mut self, prefixes: &mut PrefixCache, layers: usize, most: u64) {
         let listed = listed(&self.folder, self.owner, &mut self.lineages);
         let (mut stored, mut bytes) = (Vec::new(), 0);
@@ -186,8 +190,8 @@ impl PrefixStore {
         Ok(())
     }
 
-    /// Removes the files that were used the longest time ago, and what follows a prefix before it, until the others fit the
-    /// budget. What can never be used goes first.
+    /// Removes the files that were used the longest time ago, and what follows a prefix before it,
+    /// until the others fit the budget. What can never be used goes first.
     fn trim(&mut self) {
         let mut files: Vec<Listed> = Vec::new();
         for folder in folders(&self.root) {
@@ -217,7 +221,8 @@ impl PrefixStore {
     }
 }
 
-/// Writes a file with the digest at its end; its bytes. A power cut may leave it damaged, which the digest tells.
+/// Writes a file with the digest at its end; its bytes. A power cut may leave it damaged, which the
+/// digest tells.
 fn write_whole(path: &Path, one: &Stored) -> Result<u64> {
     let mut file = File::create(path).map_err(|error| load(path, error))?;
     file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| load(path, error))?;

@@ -50,7 +50,8 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Reads no more than the header of a file of so many `bytes`; `None` where something else is there.
+    /// Reads no more than the header of a file of so many `bytes`; `None` where something else is
+    /// there.
     pub fn read(file: &mut dyn Read, bytes: u64) -> Option<Origin> {
         let (mut magic, mut length) = ([0; MAGIC.len()], [0; 8]);
         file.read_exact(&mut magic).ok()?;

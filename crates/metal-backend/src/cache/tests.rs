@@ -47,8 +47,9 @@ fn expected(row: usize, position: i32, window: Option<i32>) -> Vec<f32> {
     (first..=position).map(|p| (row * 10_000) as f32 + p as f32).collect()
 }
 
-/// The positions that each row sees after a step that wrote `new` in place into what was reserved for it, as kernels do that
-/// take the first position of each row and the window; `None` where nothing can be reserved.
+/// The positions that each row sees after a step that wrote `new` in place into what was reserved
+/// for it, as kernels do that take the first position of each row and the window; `None` where
+/// nothing can be reserved.
 fn seen_in_place(cache: &mut KvCache, new: &Array, window: Option<i32>) -> Option<Vec<Vec<f32>>> {
     let slot = cache.reserve(new.dtype()).unwrap()?;
     let Slot { at, starts, .. } = slot;
@@ -127,7 +128,8 @@ enum Op {
     Join(Vec<i32>, usize),
     /// The buffers are made longer.
     Lengthen,
-    /// The rows are copied into other buffers, each without so many of its last positions, in turn; not where those see more.
+    /// The rows are copied into other buffers, each without so many of its last positions, in turn;
+    /// not where those see more.
     Copy(Vec<i32>),
     /// The row at this index, modulo the rows, leaves.
     Leave(usize),

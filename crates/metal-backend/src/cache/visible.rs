@@ -9,15 +9,16 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 pub(crate) struct Visible {
     /// For each row, its first key; those before it are padding. Empty: no row has any.
     pub starts: Vec<i32>,
-    /// For each row, behind its last key: those from there on are padding, which no other query sees. Empty: no
-    /// row has any.
+    /// For each row, behind its last key: those from there on are padding, which no other query
+    /// sees. Empty: no row has any.
     pub ends: Vec<i32>,
     /// Query `i` sees keys up to `n - l + i`; otherwise all.
     pub causal: bool,
-    /// How many keys a query sees at most, up to its own place. Where it is not `causal`, it sees as many
-    /// from its own place on.
+    /// How many keys a query sees at most, up to its own place. Where it is not `causal`, it sees
+    /// as many from its own place on.
     pub window: Option<i32>,
-    /// Queries that see each other's keys as if those came before them, by their numbers in the pass.
+    /// Queries that see each other's keys as if those came before them, by their numbers in the
+    /// pass.
     pub spans: Vec<Range<i32>>,
 }
 

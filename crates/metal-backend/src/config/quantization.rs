@@ -11,8 +11,8 @@ const KEYS: [&str; 2] = ["quantization", "quantization_config"];
 /// The keys that say how a module is packed.
 const PARTS: [&str; 3] = ["mode", "bits", "group_size"];
 
-/// The object that speaks of packed weights. It is borrowed: it may have an entry for each of thousands of modules, and
-/// is asked for each of them.
+/// The object that speaks of packed weights. It is borrowed: it may have an entry for each of
+/// thousands of modules, and is asked for each of them.
 struct Packed<'a> {
     key: &'static str,
     fields: &'a Map<String, Value>,
@@ -82,7 +82,8 @@ impl Config {
         }
     }
 
-    /// The object under `key` with these of its keys alone, so that no long list beside them is copied.
+    /// The object under `key` with these of its keys alone, so that no long list beside them is
+    /// copied.
     pub(super) fn part_of(&self, key: &str, keys: &[&str]) -> Result<Option<Config>> {
         match self.get(key) {
             None => Ok(None),

@@ -104,8 +104,8 @@ pub(crate) enum RopeScaling {
         /// The bounds between the two are rounded to whole dimensions.
         truncate: bool,
     },
-    /// The first pairs of a whole head turn, by the frequencies that they have there; the others do not
-    /// (Gemma 4).
+    /// The first pairs of a whole head turn, by the frequencies that they have there; the others do
+    /// not (Gemma 4).
     Proportional {
         /// How much of the pairs turns.
         part: f64,
@@ -271,8 +271,8 @@ impl Config {
         Ok(yarn_scale(all_dim, factor).powi(2))
     }
 
-    /// The position encoding of the layers with a window (Gemma 3 and 3n): from `rope_parameters`, else
-    /// `rope_local_base_freq`.
+    /// The position encoding of the layers with a window (Gemma 3 and 3n): from `rope_parameters`,
+    /// else `rope_local_base_freq`.
     ///
     /// # Errors
     /// As [`rope`](Self::rope).

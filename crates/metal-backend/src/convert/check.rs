@@ -10,7 +10,8 @@ use crate::kernels::Kernels;
 use crate::models;
 use crate::weights::{Checkpoint, TensorHeader, Weights};
 
-/// Projections behind the pooling of a model that embeds texts, which are none of its network's tensors.
+/// Projections behind the pooling of a model that embeds texts, which are none of its network's
+/// tensors.
 const DENSE: &str = "dense.";
 
 /// Builds the model that `text`, the new `config.json`, describes of empty stand-ins for `tensors`.

@@ -10,8 +10,9 @@ use crate::files::ModelFiles;
 /// The key of the vision tower's config.
 const VISION: &str = "vision_config";
 
-/// The text of the new config for a model of the `model_type` `family`: that of `source`, sorted, with the
-/// quantisation and the end tokens of `generation_config.json`, without what says nothing of the result.
+/// The text of the new config for a model of the `model_type` `family`: that of `source`, sorted,
+/// with the quantisation and the end tokens of `generation_config.json`, without what says nothing
+/// of the result.
 ///
 /// # Errors
 /// Files that are no JSON objects.

@@ -7,7 +7,8 @@ use super::value::Value;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// Multiplies the weights by the factors that mlx-lm puts into them, and turns the convolutions' kernels.
+/// Multiplies the weights by the factors that mlx-lm puts into them, and turns the convolutions'
+/// kernels.
 ///
 /// # Errors
 /// A config without the sizes of the parts of `in_proj`.

@@ -198,7 +198,8 @@ fn named_projections(name: &str) -> String {
     })
 }
 
-/// The kernels of convolutions over positions with the taps before the channels: `[channels, taps, 1]`.
+/// The kernels of convolutions over positions with the taps before the channels: `[channels, taps,
+/// 1]`.
 fn channels_last(tensors: &mut Tensors) -> Result<()> {
     tensors.change(|name, value| {
         let is_kernel = name.ends_with("conv1d.weight") || name.ends_with("conv.weight");
@@ -207,7 +208,8 @@ fn channels_last(tensors: &mut Tensors) -> Result<()> {
     })
 }
 
-/// Norms of the released checkpoints of Qwen 3.5 and Qwen 3 Next have their weights' distance from 1.
+/// Norms of the released checkpoints of Qwen 3.5 and Qwen 3 Next have their weights' distance
+/// from 1.
 fn offset_norms(tensors: &mut Tensors) -> Result<()> {
     const NORMS: [&str; 5] = [
         ".input_layernorm.weight",
@@ -284,7 +286,8 @@ fn granite(text: &Config, tensors: &mut Tensors) -> Result<()> {
     }
 }
 
-/// gpt-oss: packed blocks of the experts as MLX packs them, and rows of gate and up that lie in turn.
+/// gpt-oss: packed blocks of the experts as MLX packs them, and rows of gate and up that lie in
+/// turn.
 fn gpt_oss(tensors: &mut Tensors) -> Result<()> {
     let packed = |blocks: Value| blocks.words()?.join_last();
     let in_turn = |both: Value, names: [&'static str; 2]| -> Result<Parts> {

@@ -1,7 +1,8 @@
 //! Quantising checkpoints: a folder that mlx-lm and this crate load, written a tensor at a time.
 //!
-//! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte. A vision tower that
-//! is kept has the names and forms of mlx-vlm. What embeds texts has the names of mlx-embeddings.
+//! Names, forms, bits and the files' layout are those of `mlx_lm.convert`, byte for byte. A vision
+//! tower that is kept has the names and forms of mlx-vlm. What embeds texts has the names of
+//! mlx-embeddings.
 
 mod check;
 mod config;
@@ -63,10 +64,11 @@ impl Quantised {
     }
 }
 
-/// Quantises the checkpoint in the folder `source`, or the file of GGUF, into the new folder `target`. What is packed
-/// already stays as it is.
+/// Quantises the checkpoint in the folder `source`, or the file of GGUF, into the new folder
+/// `target`. What is packed already stays as it is.
 ///
-/// `progress` gets the bytes that were written and those of all tensors. The folder is there once it is whole.
+/// `progress` gets the bytes that were written and those of all tensors. The folder is there once
+/// it is whole.
 ///
 /// # Errors
 /// A source that is no model; options that do not fit it; a target that exists; a full disk.
@@ -168,7 +170,8 @@ fn family(config: &Config) -> Result<&'static str> {
     })
 }
 
-/// Refuses an output layer that is no copy of the embeddings where the config says that they are tied: none is written there.
+/// Refuses an output layer that is no copy of the embeddings where the config says that they are
+/// tied: none is written there.
 fn check_head(files: &ModelFiles, config: &Config, checkpoint: &Checkpoint) -> Result<()> {
     let ending = |end: &str| checkpoint.headers.iter().find(|(name, _)| name.ends_with(end));
     let embeddings = ending("embed_tokens.weight").or_else(|| ending("backbone.embeddings.weight"));
@@ -183,8 +186,8 @@ fn check_head(files: &ModelFiles, config: &Config, checkpoint: &Checkpoint) -> R
     Ok(())
 }
 
-/// Copies what belongs to a model beside its weights: tokenizer, templates, licence, and the folders of
-/// sentence-transformers' modules; of a file of GGUF, what stands for such files.
+/// Copies what belongs to a model beside its weights: tokenizer, templates, licence, and the
+/// folders of sentence-transformers' modules; of a file of GGUF, what stands for such files.
 fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
     const KINDS: [&str; 8] =
         [".json", ".jsonl", ".txt", ".jinja", ".model", ".tiktoken", ".py", ".md"];

@@ -12,11 +12,11 @@ pub struct QuantiseOptions {
     pub recipe: Option<Recipe>,
     /// The user's rules for modules by their paths; the last one that fits a module holds.
     pub rules: Vec<Rule>,
-    /// The type of everything that is not packed, and of scales; `None`: the one that the config names, or
-    /// what the checkpoint has.
+    /// The type of everything that is not packed, and of scales; `None`: the one that the config
+    /// names, or what the checkpoint has.
     pub dtype: Option<Dtype>,
-    /// The vision tower and its projector stay, unpacked, as mlx-vlm has them; else they are left out, as
-    /// mlx-lm does.
+    /// The vision tower and its projector stay, unpacked, as mlx-vlm has them; else they are left
+    /// out, as mlx-lm does.
     pub keep_vision: bool,
     /// The backend that computes; `None`: the best one here.
     pub backend: Option<String>,
@@ -46,8 +46,8 @@ pub fn packing(mode: &str, bits: Option<i32>, group_size: Option<i32>) -> Result
     Ok(packing)
 }
 
-/// A mixed recipe of mlx-lm: bits for most modules, and more for values and down projections of some layers
-/// and for the output.
+/// A mixed recipe of mlx-lm: bits for most modules, and more for values and down projections of
+/// some layers and for the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipe {
     /// 2 bits and 6.

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// A kind of module, the families that the row is for (none: all others), and the order of its parts.
+/// A kind of module, the families that the row is for (none: all others), and the order of its
+/// parts.
 type Row = (&'static str, &'static str, &'static str);
 
 /// The orders of parts. A module is known by its own name.

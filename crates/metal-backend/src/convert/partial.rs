@@ -12,8 +12,8 @@ use crate::error::{Result, load};
 /// The end of such a folder's name.
 const END: &str = ".partial";
 
-/// A folder that is removed unless it became whole. Nobody else removes it while it is locked, and the lock ends with the
-/// process, however that ends.
+/// A folder that is removed unless it became whole. Nobody else removes it while it is locked, and
+/// the lock ends with the process, however that ends.
 pub(super) struct Partial {
     pub path: PathBuf,
     _lock: File,
@@ -90,8 +90,8 @@ pub(super) fn remove_remains(target: &Path) -> Vec<PathBuf> {
     paths.filter(|path| is_left(path)).collect()
 }
 
-/// The folder at `path`, locked; `false` where its file system has no locks. None where another process has it, or it is
-/// gone.
+/// The folder at `path`, locked; `false` where its file system has no locks. None where another
+/// process has it, or it is gone.
 fn lock(path: &Path) -> Option<(File, bool)> {
     let folder = File::open(path).ok()?;
     let is_sure = match folder.try_lock() {

@@ -201,7 +201,8 @@ impl Entries {
     }
 }
 
-/// The type to cast to: what the user asks for, else what the config names in the places that mlx-lm reads.
+/// The type to cast to: what the user asks for, else what the config names in the places that
+/// mlx-lm reads.
 fn float_type(config: &Config, options: &QuantiseOptions) -> Result<Option<Dtype>> {
     let text = config.object("text_config")?;
     let named = match config.opt_text("torch_dtype")? {
@@ -219,8 +220,8 @@ fn float_type(config: &Config, options: &QuantiseOptions) -> Result<Option<Dtype
     }))
 }
 
-/// The model's numbers as mlx-lm counts them: those of modules without parts, packed ones unpacked and
-/// without their scales.
+/// The model's numbers as mlx-lm counts them: those of modules without parts, packed ones unpacked
+/// and without their scales.
 fn parameters(items: &[Item], config: &Config) -> Result<u64> {
     let mut modules: BTreeMap<&str, Vec<(&str, &Item)>> = BTreeMap::new();
     for item in items {

@@ -69,8 +69,8 @@ impl Precision<'_> {
         Ok(Choice::Pack(self.default))
     }
 
-    /// Modules with a weight that is no linear layer's in mlx-lm, so that it is never packed: routers
-    /// with biases of their own.
+    /// Modules with a weight that is no linear layer's in mlx-lm, so that it is never packed:
+    /// routers with biases of their own.
     fn is_no_linear(&self, path: &str) -> bool {
         let router = match self.family {
             "deepseek_v3" | "glm4_moe" | "glm4_moe_lite" => "mlp.gate",
@@ -114,7 +114,8 @@ pub(super) fn keeps_type(family: &str, name: &str) -> bool {
     }
 }
 
-/// A recipe for one model: more bits for the first and the last layers and for each third one between.
+/// A recipe for one model: more bits for the first and the last layers and for each third one
+/// between.
 pub(super) struct Mixed {
     low: i32,
     high: i32,

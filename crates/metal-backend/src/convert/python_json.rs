@@ -10,8 +10,9 @@ use serde_json::Value;
 /// The number as Python writes it follows.
 const NUMBER: &str = "\0number ";
 
-/// The value of `text`. Floats, and whole numbers beyond 64 bits, are strings in it that [`dump`] writes as Python writes
-/// these numbers, to the last digit. Infinities and NaN become the objects that mlx-lm writes for them.
+/// The value of `text`. Floats, and whole numbers beyond 64 bits, are strings in it that [`dump`]
+/// writes as Python writes these numbers, to the last digit. Infinities and NaN become the objects
+/// that mlx-lm writes for them.
 ///
 /// # Errors
 /// Text that is no JSON of Python.

@@ -87,8 +87,8 @@ impl Tensors {
         Ok(())
     }
 
-    /// Replaces each tensor whose name ends with `suffix` by those that `split` makes, with what their names
-    /// end with instead.
+    /// Replaces each tensor whose name ends with `suffix` by those that `split` makes, with what
+    /// their names end with instead.
     ///
     /// # Errors
     /// Those of `split`, with the tensor's name; a name that two would have.
@@ -112,8 +112,8 @@ impl Tensors {
         Ok(())
     }
 
-    /// Puts experts that have a tensor each together: `…experts.3.NAME.weight` of all numbers become
-    /// `…INTO.NEW.weight`, for the pairs (`NAME`, `NEW`).
+    /// Puts experts that have a tensor each together: `…experts.3.NAME.weight` of all numbers
+    /// become `…INTO.NEW.weight`, for the pairs (`NAME`, `NEW`).
     ///
     /// # Errors
     /// Experts with different shapes; a number that is missing.
@@ -147,8 +147,8 @@ impl Tensors {
         Ok(())
     }
 
-    /// Takes `kv_b_proj` of latent attention apart, as mlx-lm has it: each head's keys, transposed, are
-    /// `embed_q`, and its values `unembed_out`.
+    /// Takes `kv_b_proj` of latent attention apart, as mlx-lm has it: each head's keys, transposed,
+    /// are `embed_q`, and its values `unembed_out`.
     ///
     /// # Errors
     /// One that is packed, or has other sizes.

@@ -12,7 +12,8 @@ use crate::weights::{Fp8Scales, TensorHeader};
 /// Makes the tensor from the files of the source.
 type Make = Rc<dyn Fn(&ModelFiles) -> Result<Array>>;
 
-/// A tensor that can be made. What cannot be made of it is an error, which whoever has its name adds that to.
+/// A tensor that can be made. What cannot be made of it is an error, which whoever has its name
+/// adds that to.
 #[derive(Clone)]
 pub(super) struct Value {
     pub shape: Vec<i32>,
@@ -270,7 +271,8 @@ impl Value {
     }
 }
 
-/// How many values a shape has. In another order of its sizes than the file's, they may exceed all bounds before a 0.
+/// How many values a shape has. In another order of its sizes than the file's, they may exceed all
+/// bounds before a 0.
 fn elements(shape: &[i32]) -> u64 {
     if shape.contains(&0) {
         return 0;

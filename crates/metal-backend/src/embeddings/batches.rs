@@ -5,8 +5,8 @@ use std::ops::Range;
 /// The order in which rows are computed, and which of them together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batches {
-    /// The rows' numbers, the longest first: what does not fit is told before anything is computed, and
-    /// rows of one length stand side by side.
+    /// The rows' numbers, the longest first: what does not fit is told before anything is computed,
+    /// and rows of one length stand side by side.
     pub order: Vec<usize>,
     /// Of `order`.
     pub ranges: Vec<Range<usize>>,

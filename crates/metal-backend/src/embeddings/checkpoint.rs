@@ -1,4 +1,5 @@
-//! An embedding model's checkpoint: its config, the names of its tensors, and what is built of them.
+//! An embedding model's checkpoint: its config, the names of its tensors, and what is built of
+//! them.
 
 use std::path::Path;
 

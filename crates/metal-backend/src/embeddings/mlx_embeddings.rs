@@ -1,4 +1,5 @@
-//! EmbeddingGemma as mlx-embeddings writes it: the projections behind the pooling lie among the weights.
+//! EmbeddingGemma as mlx-embeddings writes it: the projections behind the pooling lie among the
+//! weights.
 
 use super::dense::{Dense, DenseActivation, DensePlace};
 use crate::config::Config;
@@ -36,7 +37,8 @@ pub(super) fn projections(files: &ModelFiles) -> Result<Vec<Dense>> {
     Ok(dense)
 }
 
-/// The checkpoint in `files` without its projections, and these alone; all in the first where it `has` none.
+/// The checkpoint in `files` without its projections, and these alone; all in the first where it
+/// `has` none.
 ///
 /// # Errors
 /// Headers that are damaged.

@@ -1,5 +1,5 @@
-//! Embedding models: vectors of texts, and scores of pairs of texts. A model computes on a thread of its
-//! own; what becomes of tokens' states is said by the model's own files.
+//! Embedding models: vectors of texts, and scores of pairs of texts. A model computes on a thread
+//! of its own; what becomes of tokens' states is said by the model's own files.
 
 mod batches;
 mod checkpoint;

@@ -11,8 +11,8 @@ use super::tokens::Row;
 use crate::error::{Result, not_numbers};
 use crate::layers::{ClassHead, ClassOf, Linear, TextEncoder, Texts};
 
-/// Tokens of a batch: more make no product faster, and the caches of a CPU hold fewer. On CUDA the host needs as much
-/// time for a batch of few tokens as for one of many.
+/// Tokens of a batch: more make no product faster, and the caches of a CPU hold fewer. On CUDA the
+/// host needs as much time for a batch of few tokens as for one of many.
 const TOKENS_ON_CPU: usize = 1 << 10;
 const TOKENS_ON_GPU: usize = 1 << 14;
 const TOKENS_ON_CUDA: usize = 1 << 16;
@@ -54,8 +54,9 @@ impl Network {
         self.head.is_some() || self.score_ids.is_some()
     }
 
-    /// Computes texts of no meaning, within `limit` bytes for all arrays. On CUDA the first pass of a process takes a
-    /// third of a second, in which kernels are loaded: that is done before anyone waits for a text.
+    /// Computes texts of no meaning, within `limit` bytes for all arrays. On CUDA the first pass of
+    /// a process takes a third of a second, in which kernels are loaded: that is done before anyone
+    /// waits for a text.
     ///
     /// # Errors
     /// Those of [`vectors`](Self::vectors).
@@ -139,7 +140,8 @@ impl Network {
         Pooled { spans, groups: by_groups.then_some(texts) }
     }
 
-    /// Tokens that fit a batch whose longest row has `longest`, within `limit` bytes for all arrays.
+    /// Tokens that fit a batch whose longest row has `longest`, within `limit` bytes for all
+    /// arrays.
     ///
     /// # Errors
     /// [`Refusal::Memory`] where not even that row fits.

@@ -12,8 +12,8 @@ use crate::error::Result;
 const LEFT_TO_DRIVER: u64 = 256 << 20;
 /// Bytes that are held back for a time at which others have taken everything.
 const RESERVE: usize = 96 << 20;
-/// Bytes without which nothing new is begun: drivers take some for kernels, and MLX does not outlive it
-/// where they find none.
+/// Bytes without which nothing new is begun: drivers take some for kernels, and MLX does not
+/// outlive it where they find none.
 const LEAST: u64 = 64 << 20;
 /// How long what was seen of the device is believed: asking takes some microseconds.
 const BELIEVED: Duration = Duration::from_millis(20);
@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Freed bytes that a GPU's allocator may keep for reuse, whatever the model.
 const LEAST_CACHE: u64 = 1 << 30;
 
-/// Bytes that arrays of this process can take on the device: what MLX allows them, and no more than they
-/// have and is free.
+/// Bytes that arrays of this process can take on the device: what MLX allows them, and no more than
+/// they have and is free.
 ///
 /// # Errors
 /// Those of MLX.
@@ -32,8 +32,8 @@ pub(crate) fn limit(device: Device) -> Result<u64> {
     Ok(room(device)?.map_or(allowed, |room| room.min(allowed)))
 }
 
-/// Bytes that arrays have, are kept for reuse, and are free on a device that others use too; `None` where
-/// nobody else does, or nobody tells.
+/// Bytes that arrays have, are kept for reuse, and are free on a device that others use too; `None`
+/// where nobody else does, or nobody tells.
 fn room(device: Device) -> Result<Option<u64>> {
     if device == Device::Cpu {
         return Ok(None);
@@ -44,8 +44,8 @@ fn room(device: Device) -> Result<Option<u64>> {
     Ok(Some(own + free.saturating_sub(LEFT_TO_DRIVER)))
 }
 
-/// Lets a GPU's allocator stay within `limit`, and keep `cache` freed bytes or what is little of that. A
-/// CPU's allocator keeps little by itself.
+/// Lets a GPU's allocator stay within `limit`, and keep `cache` freed bytes or what is little of
+/// that. A CPU's allocator keeps little by itself.
 ///
 /// # Errors
 /// Those of MLX.
@@ -71,8 +71,8 @@ impl Drop for EndOfThread {
     }
 }
 
-/// Makes the device this thread's, with so many threads where it is a CPU; how many bytes arrays may take on
-/// it, of which no more than `wanted`.
+/// Makes the device this thread's, with so many threads where it is a CPU; how many bytes arrays
+/// may take on it, of which no more than `wanted`.
 ///
 /// # Errors
 /// Those of MLX.
@@ -87,8 +87,8 @@ pub(crate) fn begin(device: Device, threads: Option<usize>, wanted: Option<u64>)
     Ok(limit)
 }
 
-/// Lets a GPU's allocator keep what serves a chunk of a prompt that takes `work` bytes: what batches leave
-/// behind as they grow has sizes that nothing asks for again.
+/// Lets a GPU's allocator keep what serves a chunk of a prompt that takes `work` bytes: what
+/// batches leave behind as they grow has sizes that nothing asks for again.
 ///
 /// # Errors
 /// Those of MLX.
@@ -113,8 +113,8 @@ impl Watch {
         Watch { device, seen: None, room: None, is_low: false }
     }
 
-    /// Looks again at `now`, unless it did just before. Where too little is left, gives back what is not needed, and
-    /// lets go of the reserve.
+    /// Looks again at `now`, unless it did just before. Where too little is left, gives back what
+    /// is not needed, and lets go of the reserve.
     ///
     /// # Errors
     /// Those of MLX.

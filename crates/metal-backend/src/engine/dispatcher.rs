@@ -8,7 +8,8 @@ use crate::cache::Caches;
 use crate::kernels::Kernels;
 use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs};
 
-/// Layers of a short pass that are sent at once: the device computes them while the next ones are prepared.
+/// Layers of a short pass that are sent at once: the device computes them while the next ones are
+/// prepared.
 const LAYERS_AT_ONCE: usize = 4;
 /// Positions of a short pass, which the host is hardly ahead of.
 const SHORT: i32 = 1024;
@@ -91,8 +92,9 @@ impl Dispatcher {
         Dispatcher { known: [known(), known()], captures, ranks, fills, ..Dispatcher::default() }
     }
 
-    /// How many positions of each row a pass over all layers is to have, of so many rows with up to so many positions each, of
-    /// which some end: where it is captured, or is to be. Those beyond fill rows up.
+    /// How many positions of each row a pass over all layers is to have, of so many rows with up to
+    /// so many positions each, of which some end: where it is captured, or is to be. Those beyond
+    /// fill rows up.
     ///
     /// # Errors
     /// A rank that is lost.
@@ -116,7 +118,8 @@ impl Dispatcher {
         Ok(is_worth_it.then_some(form.columns as usize))
     }
 
-    /// Takes a pass that is [`filled`](Self::filled) up through all layers. `columns` of its positions are kept.
+    /// Takes a pass that is [`filled`](Self::filled) up through all layers. `columns` of its
+    /// positions are kept.
     ///
     /// # Errors
     /// Those of MLX and of CUDA.
@@ -162,7 +165,8 @@ impl Dispatcher {
         if !pass.has_tail() || count < left {
             return self.advance_whole(model, pass, caches, (count, ends));
         }
-        // The layer of which some positions are needed goes by itself: all else stays as it is without them.
+        // The layer of which some positions are needed goes by itself: all else stays as it is
+        // without them.
         if left > 1 {
             self.advance_whole(model, pass, caches, (left - 1, false))?;
         }
@@ -330,7 +334,8 @@ impl Dispatcher {
         self.captures.forget();
     }
 
-    /// Gives up the memory that it keeps from one part of a pass to the next, and what caches were written from.
+    /// Gives up the memory that it keeps from one part of a pass to the next, and what caches were
+    /// written from.
     pub fn rest(&mut self) {
         self.lets_go_of_written();
         if let Some(device) = &mut self.device {
@@ -338,7 +343,8 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for what was written into caches, and gives up what that was taken from. Returns whether there was anything.
+    /// Waits for what was written into caches, and gives up what that was taken from. Returns
+    /// whether there was anything.
     pub fn lets_go_of_written(&mut self) -> bool {
         let holds_written = std::mem::take(&mut self.holds_written);
         if let Some(device) = self.device.as_mut().filter(|_| holds_written) {

@@ -32,8 +32,8 @@ impl Drawn {
         Drawn { draws, slots: (0..count).map(has_row).collect(), due: None }
     }
 
-    /// Sends the draws to the device. In a pipeline the last rank sends the ids that it chose, and all else waits until
-    /// [`exchange`](Self::exchange).
+    /// Sends the draws to the device. In a pipeline the last rank sends the ids that it chose, and
+    /// all else waits until [`exchange`](Self::exchange).
     ///
     /// # Errors
     /// Those of MLX.
@@ -72,8 +72,8 @@ impl Drawn {
         self.slots.iter_mut().for_each(|slot| *slot = moved(*slot));
     }
 
-    /// Waits for the draws: what was drawn for each row that is still there, with its slot. There is no id where the
-    /// logits are no numbers, as far as no report says so.
+    /// Waits for the draws: what was drawn for each row that is still there, with its slot. There
+    /// is no id where the logits are no numbers, as far as no report says so.
     ///
     /// # Errors
     /// Those of MLX.
@@ -120,7 +120,8 @@ pub(super) struct NextIds {
 }
 
 impl NextIds {
-    /// `[slots]`: what was drawn for rows, and what is given for those that just joined. A vacant slot has any id.
+    /// `[slots]`: what was drawn for rows, and what is given for those that just joined. A vacant
+    /// slot has any id.
     ///
     /// # Errors
     /// Those of MLX.

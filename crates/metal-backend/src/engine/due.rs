@@ -1,8 +1,8 @@
 //! Exchanges of a pipeline's ranks that are put off: drawn ids, and the logits behind them.
 //!
-//! A rank that received them at once would wait until the ranks behind have computed the step. So they are received before
-//! the next step of the same rows, while other batches pass in between. All ranks do that in one order, that of the steps:
-//! the messages of a connection have no other.
+//! A rank that received them at once would wait until the ranks behind have computed the step. So
+//! they are received before the next step of the same rows, while other batches pass in between.
+//! All ranks do that in one order, that of the steps: the messages of a connection have no other.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -46,7 +46,8 @@ impl Due {
         self.until(ticket.0)
     }
 
-    /// Exchanges everything that was put off: before anything else that the last rank sends to the first one.
+    /// Exchanges everything that was put off: before anything else that the last rank sends to the
+    /// first one.
     ///
     /// # Errors
     /// Those of MLX.

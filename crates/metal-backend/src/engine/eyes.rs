@@ -1,4 +1,5 @@
-//! How a row sees its pictures: their vectors, computed once, and what a chunk of its prompt sees of them.
+//! How a row sees its pictures: their vectors, computed once, and what a chunk of its prompt sees
+//! of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ impl Eyes {
             .find(|at| self.features[*at].is_none() && is_here(&self.scene.shown[*at].runs))
     }
 
-    /// Computes for about `quantum` what a chunk sees, and waits for it. True once all of it is there.
+    /// Computes for about `quantum` what a chunk sees, and waits for it. True once all of it is
+    /// there.
     ///
     /// # Errors
     /// Those of MLX.
@@ -122,8 +124,9 @@ impl Eyes {
 }
 
 impl Served {
-    /// Bytes that a prompt's pictures take beside what its ids do: what the tower holds of the largest, the
-    /// vectors of all, and what a chunk takes that is longer than others because it holds a whole picture.
+    /// Bytes that a prompt's pictures take beside what its ids do: what the tower holds of the
+    /// largest, the vectors of all, and what a chunk takes that is longer than others because it
+    /// holds a whole picture.
     pub fn sight_bytes(&self, scene: Option<&Scene>) -> u64 {
         let (Some(scene), Some(tower)) = (scene, &self.model.tower) else { return 0 };
         let dtype_size = self.model.embed_tokens.dtype().size() as u64;

@@ -21,8 +21,8 @@ pub(super) struct Firsts {
 }
 
 impl Firsts {
-    /// Draws for `rows`, each with its index among those whose prompts are computed, from their hidden states,
-    /// `[rows, 1, hidden_size]`.
+    /// Draws for `rows`, each with its index among those whose prompts are computed, from their
+    /// hidden states, `[rows, 1, hidden_size]`.
     ///
     /// # Errors
     /// Those of MLX; a rank that is lost.
@@ -77,7 +77,8 @@ impl Firsts {
         self.drawn.iter().flat_map(|drawn| drawn.draws.arrays())
     }
 
-    /// Waits for the tokens, and hands them over. Returns the indices of the rows that do not decode, and why.
+    /// Waits for the tokens, and hands them over. Returns the indices of the rows that do not
+    /// decode, and why.
     ///
     /// # Errors
     /// Those of MLX; a rank that is lost.

@@ -18,13 +18,14 @@ use crate::cache::{Caches, Keeping, Moment, More, PrefixCache};
 use crate::error::Result;
 use crate::layers::StepCapture;
 
-/// Slots for rows that come next, for each row that there is: buffers are rarely made as one row after the other joins.
+/// Slots for rows that come next, for each row that there is: buffers are rarely made as one row
+/// after the other joins.
 const MOST_VACANT: usize = 3;
 
 /// A batch whose rows come and go between steps.
 ///
-/// Each row has a slot of the caches' buffers. A row that leaves may leave its slot vacant for the next one that
-/// joins: the buffers stay where they are, and so does a captured step.
+/// Each row has a slot of the caches' buffers. A row that leaves may leave its slot vacant for the
+/// next one that joins: the buffers stay where they are, and so does a captured step.
 pub(super) struct Group {
     /// In ascending order of their slots.
     rows: Vec<Row>,
@@ -76,8 +77,9 @@ impl Group {
         Group { capture: StepCapture::among(ranks), ..self }
     }
 
-    /// Adds rows, whose caches hold all of their ids but the last. Where buffers are made anew, they have slots for some of the `waiting`
-    /// rows that come next, and room for what rows will generate.
+    /// Adds rows, whose caches hold all of their ids but the last. Where buffers are made anew,
+    /// they have slots for some of the `waiting` rows that come next, and room for what rows will
+    /// generate.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
@@ -110,7 +112,8 @@ impl Group {
         More { slots, positions: left.min(AHEAD) as i32 }
     }
 
-    /// Makes buffers anew, of the rows that are there and those of `others`. Vacant slots are given up.
+    /// Makes buffers anew, of the rows that are there and those of `others`. Vacant slots are given
+    /// up.
     fn rearrange(
         &mut self,
         others: Vec<Caches>,
@@ -203,8 +206,8 @@ impl Group {
         self.slots = (0..self.rows.len()).collect();
     }
 
-    /// Keeps what rows have just computed that later positions overwrite: recurrent states at the end of
-    /// a block.
+    /// Keeps what rows have just computed that later positions overwrite: recurrent states at the
+    /// end of a block.
     ///
     /// # Errors
     /// Those of MLX.
@@ -221,8 +224,8 @@ impl Group {
         self.keep_prefixes(full, served, prefixes)
     }
 
-    /// Keeps the keys and values of rows that ended for later requests. A row that is computed by itself goes on from
-    /// chunks alone, since steps sum in another order.
+    /// Keeps the keys and values of rows that ended for later requests. A row that is computed by
+    /// itself goes on from chunks alone, since steps sum in another order.
     fn keep_ended(
         &self,
         left: &[(usize, Exit)],
@@ -264,7 +267,8 @@ impl Group {
         (row, slot)
     }
 
-    /// Takes a row out and leaves the others; what it has drawn and not read is forgotten, and its slot is vacant.
+    /// Takes a row out and leaves the others; what it has drawn and not read is forgotten, and its
+    /// slot is vacant.
     pub fn remove(&mut self, at: usize) -> Row {
         let (mut row, slot) = self.unseat(at);
         if let Some(drawn) = self.drawn.as_mut().filter(|drawn| drawn.has(slot)) {

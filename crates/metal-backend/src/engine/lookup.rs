@@ -3,8 +3,8 @@
 /// How many last ids are looked up: the longest are tried first.
 const LENGTHS: [usize; 2] = [3, 2];
 
-/// Up to `most` ids that followed the last ones of `ids` where these stood before, the last time; none where
-/// they did not.
+/// Up to `most` ids that followed the last ones of `ids` where these stood before, the last time;
+/// none where they did not.
 pub(super) fn lookup(ids: &[u32], most: usize) -> &[u32] {
     if most == 0 {
         return &[];

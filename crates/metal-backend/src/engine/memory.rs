@@ -14,7 +14,8 @@ pub(super) const HEAD_ROWS: usize = 16;
 /// The most positions of several rows that one pass with drafts computes, with the logits of each.
 const DRAFTED_POSITIONS: usize = 128;
 
-/// Of the limit without the weights, no more than one part in so many stays free for passes of prompts.
+/// Of the limit without the weights, no more than one part in so many stays free for passes of
+/// prompts.
 const PASSES: u64 = 8;
 
 /// New positions that are set aside for a row that decodes.
@@ -64,8 +65,8 @@ pub(super) struct Wanted {
 }
 
 impl Budget {
-    /// The budget of `model` whose activations take `dtype_size` bytes each, with its limit, the positions of a chunk, and the most of a
-    /// pass of several prompts.
+    /// The budget of `model` whose activations take `dtype_size` bytes each, with its limit, the
+    /// positions of a chunk, and the most of a pass of several prompts.
     pub fn new(
         model: &Decoder,
         (specs, storage): (&[StateSpec], Storage),
@@ -76,8 +77,8 @@ impl Budget {
         let layers = specs.iter().map(|spec| spec.cost(storage, dtype_size)).collect();
         let mixers = || model.layers.iter().map(|layer| &layer.mixer);
         let mixed = mixers().map(Mixer::activations).max().unwrap_or(0);
-        // The residual stream and its norms, the layers' own inputs, what the mixer holds, the three
-        // intermediates of the feed-forward network.
+        // The residual stream and its norms, the layers' own inputs, what the mixer holds, the
+        // three intermediates of the feed-forward network.
         let stream = 4 * model.stream_values();
         let activations = stream + mixed + 3 * model.intermediate_size as u64;
         let mut budget = Budget {
@@ -132,7 +133,8 @@ impl Budget {
         self.activations(self.chunk) + self.answers(1)
     }
 
-    /// Bytes that so many positions more than a chunk has take, of prompts up to the longest chunk twice.
+    /// Bytes that so many positions more than a chunk has take, of prompts up to the longest chunk
+    /// twice.
     pub fn longer_chunk(&self, positions: usize) -> u64 {
         match positions as u64 {
             0 => 0,
@@ -140,7 +142,8 @@ impl Budget {
         }
     }
 
-    /// Bytes of the caches that are held twice while so many rows, a whole prompt, are written to them.
+    /// Bytes of the caches that are held twice while so many rows, a whole prompt, are written to
+    /// them.
     fn moved(&self, rows: u64) -> u64 {
         if rows >= pass::MANY_ROWS as u64 {
             return 0;
@@ -175,8 +178,8 @@ impl Budget {
         rows * (held + scores) + self.activations(rows * tokens) + answers
     }
 
-    /// Bytes that a pass of `columns` positions of several rows takes beside their caches, of up to `tokens`
-    /// positions, which are copied where the rows end at different places.
+    /// Bytes that a pass of `columns` positions of several rows takes beside their caches, of up to
+    /// `tokens` positions, which are copied where the rows end at different places.
     pub fn pass(&self, rows: usize, columns: usize, tokens: usize) -> u64 {
         let positions = (rows * columns) as u64;
         let scores = self.score_bytes * positions * tokens as u64;
@@ -201,7 +204,8 @@ impl Budget {
         let of_pass = match new < caches {
             // While a prompt is computed, it has buffers beside the slot that it takes then.
             true => self.caches(1, wanted.prompt) + work,
-            // Rows that begin one after the other until memory is full would leave each prompt a pass of its own.
+            // Rows that begin one after the other until memory is full would leave each prompt a
+            // pass of its own.
             false => work.max(self.passes),
         };
         let soon = (self.alone(wanted, ahead) - caches - work) + new + of_pass;
@@ -255,8 +259,8 @@ impl Budget {
         (DRAFTED_POSITIONS / rows.max(1)).saturating_sub(1)
     }
 
-    /// Bytes that a pass takes beside the caches, of `rows` rows of up to `tokens` positions with drafts of up to
-    /// `longest` tokens. Fewer rows never take more.
+    /// Bytes that a pass takes beside the caches, of `rows` rows of up to `tokens` positions with
+    /// drafts of up to `longest` tokens. Fewer rows never take more.
     pub fn drafts(&self, rows: usize, longest: usize, tokens: usize) -> u64 {
         if longest == 0 {
             return 0;

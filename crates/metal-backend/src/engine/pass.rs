@@ -9,8 +9,8 @@ use crate::layers::{Decoder, Pass};
 /// Rows from which on a layer takes so long that waiting for it is no loss.
 pub(super) const MANY_ROWS: usize = 32;
 
-/// Layers of fewer rows whose values a CPU holds at once: MLX queues about a hundred operations there,
-/// and holds what each of them takes until it has run.
+/// Layers of fewer rows whose values a CPU holds at once: MLX queues about a hundred operations
+/// there, and holds what each of them takes until it has run.
 pub(super) const QUEUED_LAYERS: usize = 5;
 
 /// Layers whose values a GPU holds at once: while it computes one, the next is prepared.

@@ -18,15 +18,15 @@ use crate::plan::Waiting;
 /// Positions left free behind prompts that were computed together: their rows decode next.
 pub(super) const ROOM: i32 = 1;
 
-/// Rows whose prompts are being computed, together. They may rest between two layers, so that others
-/// need not wait for a whole chunk.
+/// Rows whose prompts are being computed, together. They may rest between two layers, so that
+/// others need not wait for a whole chunk.
 pub(super) struct Prefill {
     /// One for each row of the caches.
     prompts: Vec<Progress>,
     pub caches: Caches,
     pass: Option<Pass>,
-    /// The hidden states of the chunk that was computed last, `[1, l, hidden_size]`, while the prompt's
-    /// log probabilities are read from them.
+    /// The hidden states of the chunk that was computed last, `[1, l, hidden_size]`, while the
+    /// prompt's log probabilities are read from them.
     reading: Option<Array>,
     /// First tokens, in flight, of rows whose prompts are computed.
     firsts: Option<Firsts>,
@@ -34,7 +34,8 @@ pub(super) struct Prefill {
 
 /// The work of a pass that was just sent to the device.
 pub(super) enum Sent<'a> {
-    /// The layers of rows that decode beside it. Whatever fails for the prompts from now on is theirs.
+    /// The layers of rows that decode beside it. Whatever fails for the prompts from now on is
+    /// theirs.
     Rows(Boarded),
     /// All layers of a chunk.
     Chunk(&'a Prefill),
@@ -106,12 +107,14 @@ pub(super) struct Computed {
 }
 
 impl Prefill {
-    /// The prefill of `row`, to the end of its chunks where that is known, else to that of its ids. Of its ids `caches` hold the first ones, with the end of a chunk after
-    /// `stop` ids, unless that is 0. It ends with the draw of a token where that `may_draw`.
+    /// The prefill of `row`, to the end of its chunks where that is known, else to that of its ids.
+    /// Of its ids `caches` hold the first ones, with the end of a chunk after `stop` ids, unless
+    /// that is 0. It ends with the draw of a token where that `may_draw`.
     pub fn new(mut row: Row, caches: Caches, stop: usize, may_draw: bool) -> Prefill {
         let done = caches.offsets().first().map_or(0, |offset| *offset as usize);
         let draws = may_draw && row.max_tokens > 0 && row.chunked.is_none();
-        // Otherwise the last id is the first step of decoding. Without tokens to generate, there is none.
+        // Otherwise the last id is the first step of decoding. Without tokens to generate, there is
+        // none.
         let all = row.ids.len() - usize::from(row.max_tokens > 0 && !draws);
         // What a row generated before it was preempted never belonged to its first chunk.
         let first = match row.chunked {
@@ -222,8 +225,8 @@ impl Prefill {
         self.caches.rearrange(&rows, joining, More::default(), write)
     }
 
-    /// Takes the rows out that `leave`, where a chunk of others is not under way. All of them leave a
-    /// prefill of one row at any time.
+    /// Takes the rows out that `leave`, where a chunk of others is not under way. All of them leave
+    /// a prefill of one row at any time.
     ///
     /// # Errors
     /// Those of MLX, which end the others.
@@ -241,8 +244,8 @@ impl Prefill {
         Ok(self.prompts.extract_if(.., leaves).map(|prompt| prompt.row).collect())
     }
 
-    /// Computes for about `quantum` what the next chunk sees of pictures, before its first layer. True once
-    /// all of it is there.
+    /// Computes for about `quantum` what the next chunk sees of pictures, before its first layer.
+    /// True once all of it is there.
     ///
     /// # Errors
     /// Those of MLX.
@@ -259,9 +262,10 @@ impl Prefill {
         }
     }
 
-    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]: on a GPU without ranks, behind the last layer of a
-    /// chunk which nothing more is wanted of, first the chunk. The chunk must be the same from its first layer to its last. Rows that decode in its pass are `boarding` before its first layer: it goes
-    /// through all layers then.
+    /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]: on a GPU
+    /// without ranks, behind the last layer of a chunk which nothing more is wanted of, first the
+    /// chunk. The chunk must be the same from its first layer to its last. Rows that decode in its
+    /// pass are `boarding` before its first layer: it goes through all layers then.
     ///
     /// # Errors
     /// Those of MLX.
@@ -338,7 +342,8 @@ impl Prefill {
             let firsts = self.firsts.iter().flat_map(Firsts::arrays);
             let others = self.reading.iter().chain(pass.exchanged()).chain(firsts);
             let is_on_cpu = on_cpu()?;
-            // What is queued on a GPU behind the chunk is queued while that is computed. Ranks, whose devices may differ, do it later.
+            // What is queued on a GPU behind the chunk is queued while that is computed. Ranks,
+            // whose devices may differ, do it later.
             let is_told = !is_on_cpu && !is_read && !ranks.are_several();
             wait_for(self.caches.arrays().chain(others), dispatcher, || {
                 if is_told {
@@ -363,7 +368,8 @@ impl Prefill {
         self.prompts.iter().any(|prompt| prompt.eyes.is_some())
     }
 
-    /// The positions with which prompts end that draw, of all rows' positions counted one after the other.
+    /// The positions with which prompts end that draw, of all rows' positions counted one after the
+    /// other.
     fn last_positions(&self, parts: &[usize], columns: usize) -> Vec<u32> {
         let prompts = self.prompts.iter().zip(parts).enumerate();
         let ending = prompts.filter(|(_, (prompt, part))| prompt.ends_with(**part));
@@ -395,8 +401,8 @@ impl Prefill {
         self.prompts.iter().map(|prompt| (&prompt.row, prompt.done))
     }
 
-    /// Ends a chunk: takes the rows out whose prompts are computed, and lets the others end at one place
-    /// again.
+    /// Ends a chunk: takes the rows out whose prompts are computed, and lets the others end at one
+    /// place again.
     ///
     /// # Errors
     /// Those of MLX, which end all of them.
@@ -437,8 +443,8 @@ impl Prefill {
         self.prompts.is_empty()
     }
 
-    /// Reads the prompt's log probabilities from hidden states, for about `quantum`. Such a prompt is
-    /// computed by itself.
+    /// Reads the prompt's log probabilities from hidden states, for about `quantum`. Such a prompt
+    /// is computed by itself.
     ///
     /// # Errors
     /// Those of MLX; a model whose logits are no numbers.

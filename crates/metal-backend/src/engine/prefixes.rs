@@ -23,7 +23,8 @@ pub(super) struct Prefixes {
 }
 
 impl Prefixes {
-    /// Nothing, at most `budget` bytes; in all ranks what it holds counts as many bytes as in the first one.
+    /// Nothing, at most `budget` bytes; in all ranks what it holds counts as many bytes as in the
+    /// first one.
     pub fn new(served: &Served, budget: u64) -> Prefixes {
         let ranks = Rc::clone(&served.ranks);
         let weigh = move |bytes| {

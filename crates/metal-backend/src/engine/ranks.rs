@@ -1,9 +1,11 @@
-//! The processes that compute a model together: the first one decides, and the others get its decisions.
+//! The processes that compute a model together: the first one decides, and the others get its
+//! decisions.
 //!
-//! All of them run the same scheduler. Whatever would differ from one to another comes from rank 0: requests that
-//! arrive and are cancelled, what the plan says of times and bytes, drawn ids, rows that end, and a request's failure.
-//! [`Ranks::agree`] stands wherever that is so. The rest follows from it, so that all queue the same operations in the
-//! same order. A failure that was not agreed on ends the group.
+//! All of them run the same scheduler. Whatever would differ from one to another comes from rank 0:
+//! requests that arrive and are cancelled, what the plan says of times and bytes, drawn ids, rows
+//! that end, and a request's failure. [`Ranks::agree`] stands wherever that is so. The rest follows
+//! from it, so that all queue the same operations in the same order. A failure that was not agreed
+//! on ends the group.
 
 mod watch;
 
@@ -99,8 +101,8 @@ impl Ranks {
         self.0.as_ref().is_some_and(|several| several.orders.is_some())
     }
 
-    /// Waits until all ranks have loaded the model. The least of the bytes that ranks may take, of which this one may take
-    /// `bytes`: as few are all that each counts on.
+    /// Waits until all ranks have loaded the model. The least of the bytes that ranks may take, of
+    /// which this one may take `bytes`: as few are all that each counts on.
     ///
     /// # Errors
     /// A rank that is lost, or cannot load it.
@@ -117,8 +119,8 @@ impl Ranks {
         self.agree("bytes", || least)
     }
 
-    /// Leaves the group in good order, once nothing is left to compute: whoever left sooner would end what others still
-    /// exchange.
+    /// Leaves the group in good order, once nothing is left to compute: whoever left sooner would
+    /// end what others still exchange.
     pub fn part(&self) {
         let Some(several) = &self.0 else { return };
         several.lost.part();
@@ -173,7 +175,8 @@ impl Ranks {
         }
     }
 
-    /// Waits for what ranks have computed. On GPUs the values of a rank that is lost are any, and say nothing of it.
+    /// Waits for what ranks have computed. On GPUs the values of a rank that is lost are any, and
+    /// say nothing of it.
     ///
     /// # Errors
     /// Those of MLX; a rank that is lost.

@@ -40,7 +40,8 @@ pub(super) struct Row {
     pub peak_bytes: u64,
     /// Set once it has begun again for want of memory.
     pub was_retried: bool,
-    /// Ids that chunks computed before the first step; none before they are counted, or where all are computed anew.
+    /// Ids that chunks computed before the first step; none before they are counted, or where all
+    /// are computed anew.
     pub chunked: Option<usize>,
     /// Prompt tokens that a cache held, and why not more.
     cached: (usize, Option<CacheMiss>),
@@ -150,14 +151,14 @@ impl Row {
         self.ids.len() - self.prompt_tokens
     }
 
-    /// Ids of the first pass where its end draws no token: all of the prompt but its last id, with which decoding
-    /// begins then.
+    /// Ids of the first pass where its end draws no token: all of the prompt but its last id, with
+    /// which decoding begins then.
     pub fn first_pass(&self) -> usize {
         self.prompt_tokens - usize::from(self.max_tokens > 0)
     }
 
-    /// The draft of what follows the first id behind `known`, its ids so far, which is drawn anyway: up to `most`. A
-    /// sequence of so many ids `fits` into its caches.
+    /// The draft of what follows the first id behind `known`, its ids so far, which is drawn
+    /// anyway: up to `most`. A sequence of so many ids `fits` into its caches.
     pub fn draft_behind<'a>(
         &self,
         known: &'a [u32],

@@ -1,4 +1,5 @@
-//! Carries out what [`plan`](crate::plan) decides: each turn it gathers what there is, asks, and computes.
+//! Carries out what [`plan`](crate::plan) decides: each turn it gathers what there is, asks, and
+//! computes.
 
 mod admitting;
 mod classifying;

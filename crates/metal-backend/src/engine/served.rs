@@ -53,7 +53,8 @@ impl Served {
         self.kernels.is_on_cuda() && !self.ranks.are_several() && !self.alone
     }
 
-    /// How many batches are to be under way beside each other: one for each rank, where ranks have some layers each.
+    /// How many batches are to be under way beside each other: one for each rank, where ranks have
+    /// some layers each.
     pub fn beside(&self) -> usize {
         self.model.stage.as_ref().map_or(1, Stage::count)
     }
@@ -65,8 +66,8 @@ impl Served {
         let draws = match self.storage {
             // A single id is computed fastest as a step.
             Storage::Plain => left > 1,
-            // Where keys and values are packed, a step sees them otherwise than a prompt does. But what comes first sees itself as it
-            // is, and in a step it would not be the first.
+            // Where keys and values are packed, a step sees them otherwise than a prompt does. But
+            // what comes first sees itself as it is, and in a step it would not be the first.
             Storage::Packed(_) => done == 0 && left == 1,
         };
         draws && self.model.stage.is_none()

@@ -10,7 +10,8 @@ use inference_core::{
 use mlx_ffi::Device;
 use mlx_ffi::distributed::Group;
 
-/// Requests that run together where the load options say nothing: a GPU takes as many as its memory holds.
+/// Requests that run together where the load options say nothing: a GPU takes as many as its memory
+/// holds.
 pub(crate) const fn default_slots(device: Device) -> usize {
     match device {
         Device::Gpu => 256,

@@ -19,8 +19,9 @@ pub(super) enum Exit {
     Outgrown,
 }
 
-/// Takes in what was `drawn` for a row, without an id where the logits are no numbers, and hands its token over. Returns
-/// why it leaves, `None` where it goes on, which is possible only where its caches `fit`.
+/// Takes in what was `drawn` for a row, without an id where the logits are no numbers, and hands
+/// its token over. Returns why it leaves, `None` where it goes on, which is possible only where its
+/// caches `fit`.
 pub(super) fn take_in(
     row: &mut Row,
     drawn: Option<(Option<u32>, &Report)>,

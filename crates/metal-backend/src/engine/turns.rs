@@ -74,7 +74,8 @@ impl<J: Turn> Turns<J> {
         let work = move || {
             let _end = EndOfThread;
             if !serve(device, begin, &ready, &inbox, &ours) {
-                // MLX would use the device, which has failed, for the thread's end, and end the process.
+                // MLX would use the device, which has failed, for the thread's end, and end the
+                // process.
                 let _ = stays.send(Stays);
                 loop {
                     std::thread::park();

@@ -1,7 +1,8 @@
-//! Wired memory: on Metal, what a model needs stays resident while it works, so that the system does not page it out.
+//! Wired memory: on Metal, what a model needs stays resident while it works, so that the system
+//! does not page it out.
 //!
-//! The limit is one of the process. Models that work at the same time share it, and what was set before them is set
-//! again once none works.
+//! The limit is one of the process. Models that work at the same time share it, and what was set
+//! before them is set again once none works.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,7 +32,8 @@ impl Wired {
         Wired { set, working: Vec::new(), numbers: 0, before: 0 }
     }
 
-    /// Takes note of a model that works with so many bytes, and of the most that may be wired. Its number.
+    /// Takes note of a model that works with so many bytes, and of the most that may be wired. Its
+    /// number.
     fn begin(&mut self, bytes: u64, most: u64) -> mlx_ffi::Result<u64> {
         let all: u64 = self.working.iter().map(|(_, bytes)| bytes).sum();
         let previous = (self.set)(all.saturating_add(bytes).min(most) as usize)?;
@@ -67,7 +69,8 @@ pub(crate) struct WiredShare {
 }
 
 impl WiredShare {
-    /// That of a model which `needs` so many bytes on `device`, unless the user `asks` for another one.
+    /// That of a model which `needs` so many bytes on `device`, unless the user `asks` for another
+    /// one.
     ///
     /// # Errors
     /// More than the device recommends; those of MLX.

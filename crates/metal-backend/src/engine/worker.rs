@@ -33,8 +33,8 @@ const fn default_chunk(device: Device) -> usize {
     }
 }
 
-/// Positions of several prompts that are computed together where a chunk is no longer than that: as many
-/// as a GPU computes in the time that sending them takes.
+/// Positions of several prompts that are computed together where a chunk is no longer than that: as
+/// many as a GPU computes in the time that sending them takes.
 const fn least_pass(device: Device) -> usize {
     match device {
         Device::Gpu => 8192,
@@ -60,7 +60,8 @@ pub(super) fn run(
     match loaded {
         Ok(Loaded { served, description, prefixes, wired }) => {
             if ready.send(Ok(description)).is_ok() {
-                // Whoever follows another rank must not wait for an engine that a fault of ours ended.
+                // Whoever follows another rank must not wait for an engine that a fault of ours
+                // ended.
                 let ends = Ends(shared);
                 let end = Scheduler::new(&served, shared, inbox, (prefixes, wired)).serve();
                 drop(ends);
@@ -115,8 +116,8 @@ fn told(error: crate::error::Error, device: Device) -> Error {
     }
 }
 
-/// The model of `ranks`, once its weights are known to fit into `limit` bytes. Nothing is exchanged until it is there: each
-/// rank may refuse it by itself.
+/// The model of `ranks`, once its weights are known to fit into `limit` bytes. Nothing is exchanged
+/// until it is there: each rank may refuse it by itself.
 fn load_checked(
     options: &EngineOptions,
     checkpoint: &Checkpoint,

@@ -171,7 +171,8 @@ impl Kind {
         self == Kind::Mxfp4
     }
 
-    /// The groups of a block, of a kind that may have a [`form`](Self::form), in their order. Of MXFP4 they have codes alone.
+    /// The groups of a block, of a kind that may have a [`form`](Self::form), in their order. Of
+    /// MXFP4 they have codes alone.
     #[inline]
     pub fn groups(self, block: &[u8], mut push: impl FnMut(Group<'_>)) {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
@@ -292,7 +293,8 @@ impl Kind {
     }
 }
 
-/// The codes of a group in sixteen bytes: the lower halves of bytes come first, then the upper ones.
+/// The codes of a group in sixteen bytes: the lower halves of bytes come first, then the upper
+/// ones.
 fn nibbles(bytes: &[u8]) -> [u8; GROUP] {
     std::array::from_fn(|i| if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 })
 }

@@ -178,8 +178,8 @@ fn yarn(metadata: &Metadata<'_>, factor: f64) -> Result<Json> {
     Ok(Json::Object(all))
 }
 
-/// How Llama 3.1 and its successors stretch positions, whose files have the factors alone: what divides the speed
-/// of each pair.
+/// How Llama 3.1 and its successors stretch positions, whose files have the factors alone: what
+/// divides the speed of each pair.
 ///
 /// # Errors
 /// Factors that are none of theirs.

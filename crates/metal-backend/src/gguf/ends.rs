@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::reader::{Header, Value};
 
-/// Texts of tokens that end an answer wherever a vocabulary has them. Files often name one of them alone.
+/// Texts of tokens that end an answer wherever a vocabulary has them. Files often name one of them
+/// alone.
 const ENDS: [&str; 17] = [
     "<|eot_id|>",
     "<|eom_id|>",

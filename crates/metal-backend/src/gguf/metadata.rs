@@ -83,8 +83,8 @@ pub(super) enum Rows {
     Picked { first: u64, size: u64, of: u64 },
 }
 
-/// Heads that belong to groups: other checkpoints have those of a group in turn, files the first ones of all groups,
-/// then the second ones, and so on.
+/// Heads that belong to groups: other checkpoints have those of a group in turn, files the first
+/// ones of all groups, then the second ones, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     pub groups: u64,

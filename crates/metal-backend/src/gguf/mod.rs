@@ -1,8 +1,9 @@
-//! Models in files of GGUF: what stands for their `config.json` and their tokenizer's files, and their tensors under
-//! the names and in the forms that other checkpoints have.
+//! Models in files of GGUF: what stands for their `config.json` and their tokenizer's files, and
+//! their tensors under the names and in the forms that other checkpoints have.
 //!
-//! Weights whose blocks are affine groups of 32 keep their codes: the scale of a group stays, and its bias is the
-//! value of code 0. So do those in groups of 16 where there are kernels for them. Others become numbers of the model's type.
+//! Weights whose blocks are affine groups of 32 keep their codes: the scale of a group stays, and
+//! its bias is the value of code 0. So do those in groups of 16 where there are kernels for them.
+//! Others become numbers of the model's type.
 
 mod blocks;
 mod config;
@@ -55,8 +56,8 @@ impl Gguf {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
     }
 
-    /// The only file of GGUF in `folder`, or the first of the only model, where it has no `config.json`; none where
-    /// there is no such file.
+    /// The only file of GGUF in `folder`, or the first of the only model, where it has no
+    /// `config.json`; none where there is no such file.
     ///
     /// # Errors
     /// Several files, by name.
@@ -80,12 +81,13 @@ impl Gguf {
         Ok(found.pop())
     }
 
-    /// Reads the header of the file at `path`, and those of the files that follow it. Weights that can be packed in
-    /// `groups` are. Numbers are given out as `dtype`, or in the type that suits the file: where a type is asked for, none
-    /// is rounded to another one before.
+    /// Reads the header of the file at `path`, and those of the files that follow it. Weights that
+    /// can be packed in `groups` are. Numbers are given out as `dtype`, or in the type that suits
+    /// the file: where a type is asked for, none is rounded to another one before.
     ///
     /// # Errors
-    /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that is not known, by name.
+    /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that
+    /// is not known, by name.
     pub fn open(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<Gguf> {
         let read = || {
             let (parts, header) = parts::read(path)?;

@@ -47,8 +47,8 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The tensors that the one is which a file of `of` calls `name`; `None` for one that is not known. The layers `ahead`
-    /// predict tokens further ahead.
+    /// The tensors that the one is which a file of `of` calls `name`; `None` for one that is not
+    /// known. The layers `ahead` predict tokens further ahead.
     pub fn of(
         name: &'a str,
         of: &Family,

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     AsStored,
-    /// Rows of heads of so many stand in pairs: those of the first and of the second half alternate.
+    /// Rows of heads of so many stand in pairs: those of the first and of the second half
+    /// alternate.
     Paired(usize),
     /// Behind the first rows, heads of so many rows stand in tiles.
     Tiled {

@@ -55,7 +55,8 @@ enum Part {
     Biases,
 }
 
-/// All tensors of a file, and what they are made of, packed in `groups` where they can be, with numbers of `dtype`.
+/// All tensors of a file, and what they are made of, packed in `groups` where they can be, with
+/// numbers of `dtype`.
 ///
 /// # Errors
 /// A tensor that is not known, by name.
@@ -73,7 +74,8 @@ pub(super) fn pieces(
         pieces: Vec::new(),
         end: 0,
     };
-    // By the name without the layer: metadata may have a list of all layers, which is not gone through for each of them.
+    // By the name without the layer: metadata may have a list of all layers, which is not gone
+    // through for each of them.
     let mut changes: BTreeMap<&str, Change> = BTreeMap::new();
     for (name, stored) in &metadata.header.tensors {
         if ROTATIONS.contains(&name.as_str()) {
@@ -174,7 +176,8 @@ impl All {
         let bytes = values.saturating_mul(piece.dtype.size() as u64);
         let (name, dtype) = (format!("{}.{part}", piece.module), piece.dtype);
         let start = self.end;
-        // One of no bytes has a place of its own too. Tensors may share a file's bytes, so that they are more than it has.
+        // One of no bytes has a place of its own too. Tensors may share a file's bytes, so that
+        // they are more than it has.
         self.end = start.checked_add(bytes.max(1)).ok_or_else(|| {
             Error::model(format!(
                 "tensor `{name}` and those before it have more bytes than any disk"
@@ -186,8 +189,9 @@ impl All {
     }
 }
 
-/// The type that numbers of matrices are given out in: that of all, where they are of one that numbers have. Scales are
-/// stored in f16, which keeps them; some activations need the range of bf16.
+/// The type that numbers of matrices are given out in: that of all, where they are of one that
+/// numbers have. Scales are stored in f16, which keeps them; some activations need the range of
+/// bf16.
 fn float_type(metadata: &Metadata<'_>) -> Dtype {
     let counts = |(name, stored): &(&String, &Stored)| {
         let tensor = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));

@@ -13,18 +13,21 @@ use crate::error::{Error, Result};
 /// Bytes that tensors begin at multiples of, where the file does not say.
 const ALIGNMENT: u64 = 32;
 
-/// The most that may stand before the tensors: vocabularies take a few MiB. All texts together are no longer.
+/// The most that may stand before the tensors: vocabularies take a few MiB. All texts together are
+/// no longer.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 
-/// The most values that all lists of a header may have: vocabularies take a million. A value takes 32 bytes, so lists
-/// take 128 MiB.
+/// The most values that all lists of a header may have: vocabularies take a million. A value takes
+/// 32 bytes, so lists take 128 MiB.
 const MAX_LISTED: u64 = 1 << 22;
 
-/// The most keys of metadata: files have a hundred. A key with its value takes some 100 bytes beside its text.
+/// The most keys of metadata: files have a hundred. A key with its value takes some 100 bytes
+/// beside its text.
 const MAX_ENTRIES: u64 = 1 << 14;
 
-/// The most tensors of a model, in all of its files together: 10,000 layers have some 20 each. What is known of a tensor
-/// takes some 200 bytes, and some 200 for each of the up to three that it becomes.
+/// The most tensors of a model, in all of its files together: 10,000 layers have some 20 each. What
+/// is known of a tensor takes some 200 bytes, and some 200 for each of the up to three that it
+/// becomes.
 pub(super) const MAX_TENSORS: u64 = 1 << 18;
 
 /// The most bytes of a tensor's name, and of a key: llama.cpp has 63 and 65,535.
@@ -106,7 +109,8 @@ impl Header {
     /// Reads the header of the file at `path`, and checks it against the file's size.
     ///
     /// # Errors
-    /// A file that cannot be read, is none of GGUF, or is truncated; a type of tensors that is not known, by name.
+    /// A file that cannot be read, is none of GGUF, or is truncated; a type of tensors that is not
+    /// known, by name.
     pub fn read(path: &Path) -> Result<Header> {
         let about = fs::metadata(path).map_err(|error| Error::model(error.to_string()))?;
         if !about.is_file() {

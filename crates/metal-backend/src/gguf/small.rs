@@ -1,9 +1,10 @@
-//! Tensors that are no matrices: vectors, convolutions, and what stays in F32 in files of other types.
+//! Tensors that are no matrices: vectors, convolutions, and what stays in F32 in files of other
+//! types.
 
 use super::reader::Stored;
 
-/// Parts of layers that are no matrices, though their tensors may have two dimensions, and stay in F32 in files of other
-/// types.
+/// Parts of layers that are no matrices, though their tensors may have two dimensions, and stay in
+/// F32 in files of other types.
 const SMALL: [&str; 9] = [
     "shortconv.conv",
     "ssm_conv1d",
@@ -44,7 +45,8 @@ pub(super) fn stays_in_f32(tensor: &str) -> bool {
     is_small(tensor) || !is_bias && (!is_weight || is_vector)
 }
 
-/// The shape of what is no matrix: dimensions of 1 are not counted, and convolutions have each channel by itself.
+/// The shape of what is no matrix: dimensions of 1 are not counted, and convolutions have each
+/// channel by itself.
 pub(super) fn small_shape(tensor: &str, shape: &[i32]) -> Vec<i32> {
     if tensor.starts_with("shortconv.conv") || tensor.starts_with("ssm_conv1d") {
         if !tensor.ends_with(".weight") {

@@ -13,8 +13,8 @@ const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 
-/// The most tokens that text is searched for. Vocabularies have up to some ten thousand, and each takes a kilobyte and 40 µs
-/// as a tokenizer is made.
+/// The most tokens that text is searched for. Vocabularies have up to some ten thousand, and each
+/// takes a kilobyte and 40 µs as a tokenizer is made.
 const MAX_ADDED: usize = 1 << 16;
 
 /// The character for a space in vocabularies of SentencePiece.
@@ -157,8 +157,8 @@ impl Tokens<'_> {
         Json::Object(ids.map(|(id, token)| ((*token).to_owned(), json!(id))).collect())
     }
 
-    /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces behind them. What
-    /// `whole` has is searched for too, whatever its kind.
+    /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces
+    /// behind them. What `whole` has is searched for too, whatever its kind.
     ///
     /// # Errors
     /// More of them than any vocabulary has.
@@ -189,7 +189,8 @@ impl Tokens<'_> {
         }
     }
 
-    /// Tokens that no merge makes. Files call some of them ordinary that the tokenizer's own files search text for.
+    /// Tokens that no merge makes. Files call some of them ordinary that the tokenizer's own files
+    /// search text for.
     fn made_by_none(&self, merges: &[&str]) -> HashSet<usize> {
         let made: HashSet<String> = merges.iter().map(|pair| pair.replacen(' ', "", 1)).collect();
         let is_byte = |text: &str| text.starts_with("<0x") && text.len() == 6;
@@ -227,8 +228,8 @@ fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
     }))
 }
 
-/// The merges of SentencePiece's pieces: those of the file, else those that their scores mean; and tokens that none of
-/// the file's makes.
+/// The merges of SentencePiece's pieces: those of the file, else those that their scores mean; and
+/// tokens that none of the file's makes.
 ///
 /// # Errors
 /// Another number of scores than of tokens.
@@ -238,7 +239,8 @@ fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usiz
         return Ok((json!(merges), tokens.made_by_none(&merges)));
     }
     const LONGEST: usize = 1024;
-    /// The most steps of looking for the parts of all tokens: the vocabulary of Gemma takes 30 million.
+    /// The most steps of looking for the parts of all tokens: the vocabulary of Gemma takes 30
+    /// million.
     const MOST: usize = 1 << 28;
     if let Some(id) = tokens.texts.iter().position(|text| text.len() > LONGEST) {
         return Err(Error::model(format!(

@@ -72,7 +72,8 @@ impl Angles {
     }
 }
 
-/// Queries, keys and values of a stream, `[1, l, heads · head_dim]` each, and the norms of the heads of queries and keys.
+/// Queries, keys and values of a stream, `[1, l, heads · head_dim]` each, and the norms of the
+/// heads of queries and keys.
 #[derive(Debug)]
 pub(super) struct Projected<'a> {
     pub qkv: [Array; 3],
@@ -87,8 +88,8 @@ impl Projected<'_> {
     }
 }
 
-/// The heads of one stream, or of two, the second behind the first, `[1, heads, l, head_dim]` each: queries and keys
-/// normed, their neighbours rotated by `angles`, and values.
+/// The heads of one stream, or of two, the second behind the first, `[1, heads, l, head_dim]` each:
+/// queries and keys normed, their neighbours rotated by `angles`, and values.
 ///
 /// # Errors
 /// Those of MLX.
@@ -122,8 +123,8 @@ pub(super) fn heads(
     Ok([angles.rotate_neighbours(&q)?, angles.rotate_neighbours(&k)?, v])
 }
 
-/// The angles of positions with several axes, each with `dims` of a head's values: `theta^(-2 i / dims)`
-/// times the position on the axis.
+/// The angles of positions with several axes, each with `dims` of a head's values: `theta^(-2 i /
+/// dims)` times the position on the axis.
 pub(super) fn angles_of(positions: &[[f64; 3]], dims: [i32; 3], theta: f64) -> Vec<f32> {
     let rates = |size: i32| {
         (0..size / 2).map(move |i| 1.0 / theta.powf(2.0 * f64::from(i) / f64::from(size)))

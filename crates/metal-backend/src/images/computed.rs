@@ -2,7 +2,8 @@
 
 use mlx_ffi::{Array, Result};
 
-/// `x`, computed. Each of these layers takes much longer than the wait, and what it read can be freed.
+/// `x`, computed. Each of these layers takes much longer than the wait, and what it read can be
+/// freed.
 ///
 /// # Errors
 /// Those of MLX.

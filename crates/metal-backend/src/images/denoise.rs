@@ -162,8 +162,8 @@ fn patches(latents: &Array) -> Result<Array> {
     Ok(ops::reshape(&moved, &[1, rows * columns, PATCH * PATCH * channels])?)
 }
 
-/// Latents, `[1, channels, height, width]`, as rows of patches whose values are (channel, row, column),
-/// Qwen-Image's.
+/// Latents, `[1, channels, height, width]`, as rows of patches whose values are (channel, row,
+/// column), Qwen-Image's.
 ///
 /// # Errors
 /// Those of MLX.

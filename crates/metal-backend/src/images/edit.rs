@@ -17,7 +17,8 @@ const END: &str = "{{ messages[0].content }}<|im_end|>\n<|im_start|>assistant{{ 
 
 /// The most ids of a prompt without pictures, beside its template's.
 const MOST_IDS: usize = 1024;
-/// Pixels of a picture that is edited as latents, and as the text encoder sees it where there are several.
+/// Pixels of a picture that is edited as latents, and as the text encoder sees it where there are
+/// several.
 const AREA: f64 = 1024.0 * 1024.0;
 const SEEN_AREA: f64 = 384.0 * 384.0;
 
@@ -64,7 +65,8 @@ pub(super) struct QwenText {
 }
 
 impl Style {
-    /// Ids of the template's beginning, which do not describe the prompt: the same whatever the tokenizer.
+    /// Ids of the template's beginning, which do not describe the prompt: the same whatever the
+    /// tokenizer.
     pub fn dropped(self) -> i32 {
         match self {
             Style::Plain => 34,

@@ -1,5 +1,5 @@
-//! A pipeline's folder, with a folder for each component: in diffusers' layout, with a `model_index.json`, or
-//! as mflux saves it.
+//! A pipeline's folder, with a folder for each component: in diffusers' layout, with a
+//! `model_index.json`, or as mflux saves it.
 
 use std::path::{Path, PathBuf};
 
@@ -121,7 +121,8 @@ impl PipelineFolder {
         is_released || self.files(component).exists(name)
     }
 
-    /// A component's config, `name` in its folder; in a folder of mflux's that of the release where there is none.
+    /// A component's config, `name` in its folder; in a folder of mflux's that of the release where
+    /// there is none.
     ///
     /// # Errors
     /// A file that is missing or no JSON object.

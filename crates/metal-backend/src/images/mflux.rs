@@ -1,7 +1,7 @@
 //! Folders that `mflux-save` writes: weights in mflux's names, packed or not, and no configs.
 //!
-//! A config is read where one lies beside a component's weights; else it is that of the release. Kernels of
-//! convolutions have their channels last. Packed modules are known by their scales.
+//! A config is read where one lies beside a component's weights; else it is that of the release.
+//! Kernels of convolutions have their channels last. Packed modules are known by their scales.
 
 use std::path::Path;
 
@@ -124,8 +124,8 @@ impl Saved {
         Ok(config)
     }
 
-    /// The name that diffusers and transformers have for a tensor of a component; `None`: it is computed, and
-    /// needs not be read.
+    /// The name that diffusers and transformers have for a tensor of a component; `None`: it is
+    /// computed, and needs not be read.
     pub fn named(&self, component: &str, name: &str, header: &TensorHeader) -> Option<String> {
         const COMPUTED: [&str; 2] = ["inv_freq", "freqs_cis"];
         // A block of the tower is there under two names.
@@ -179,8 +179,9 @@ const QWEN_IMAGE: [(&str, &str); 7] = [
 const QWEN_TOWER: [(&str, &str); 2] =
     [(".merger.mlp_0.", ".merger.mlp.0."), (".merger.mlp_1.", ".merger.mlp.2.")];
 
-/// Which pipeline a folder of Qwen-Image's is, by what the model was `called`, which may be recorded, and the tower
-/// in its text encoder. mflux calls a later release `qwen-image-edit` too, but does not record it so.
+/// Which pipeline a folder of Qwen-Image's is, by what the model was `called`, which may be
+/// recorded, and the tower in its text encoder. mflux calls a later release `qwen-image-edit` too,
+/// but does not record it so.
 ///
 /// # Errors
 /// Weights that cannot be read; a tower without the release's name.

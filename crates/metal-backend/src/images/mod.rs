@@ -1,7 +1,7 @@
 //! Pictures from text: pipelines in diffusers' layout or mflux's, on a thread of their own.
 //!
-//! A component is read when its phase begins and freed after it, unless the load options keep it: the
-//! text encoder, then the transformer, then the decoder of latents.
+//! A component is read when its phase begins and freed after it, unless the load options keep it:
+//! the text encoder, then the transformer, then the decoder of latents.
 
 mod attend;
 mod bill;

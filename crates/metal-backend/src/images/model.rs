@@ -58,8 +58,8 @@ impl Turn for PictureJob {
 }
 
 impl MlxImageModel {
-    /// Reads the configs and headers in `path`, and starts the thread. Weights are read when they are
-    /// needed.
+    /// Reads the configs and headers in `path`, and starts the thread. Weights are read when they
+    /// are needed.
     ///
     /// # Errors
     /// An option that is not honoured; what is wrong with the files.

@@ -131,7 +131,8 @@ pub(super) fn doubled(x: &Array) -> Result<Array> {
     ops::reshape(&x, &[n, 2 * height, 2 * width, channels])
 }
 
-/// The embedding of a time, `[1, size]` F32: cosines, then sines, of `time · 10000^(-i / (size / 2))`.
+/// The embedding of a time, `[1, size]` F32: cosines, then sines, of `time · 10000^(-i / (size /
+/// 2))`.
 ///
 /// # Errors
 /// Those of MLX.

@@ -196,8 +196,8 @@ impl Painter {
         prompts.map(|prompt| encoder.encode(prompt, &features, &plan.edited, style)).collect()
     }
 
-    /// The latents of the pictures that are edited, as rows of patches, and how long reading the encoder
-    /// took.
+    /// The latents of the pictures that are edited, as rows of patches, and how long reading the
+    /// encoder took.
     fn given(&self, edited: &[Edited]) -> Result<(Option<Array>, Duration)> {
         if edited.is_empty() {
             return Ok((None, Duration::ZERO));
@@ -287,8 +287,8 @@ fn check(observer: &dyn Observer) -> Result<()> {
     if observer.is_cancelled() { Err(Refusal::Cancelled.into()) } else { Ok(()) }
 }
 
-/// The first noise, `[1, channels, height / 8, width / 8]` F32. Of a seed it is what MLX draws with the key
-/// of that seed, normally distributed.
+/// The first noise, `[1, channels, height / 8, width / 8]` F32. Of a seed it is what MLX draws with
+/// the key of that seed, normally distributed.
 fn noise(plan: &Plan, channels: i32) -> Result<Array> {
     let shape = [1, channels, plan.height / vae::SCALE, plan.width / vae::SCALE];
     Ok(match &plan.noise {

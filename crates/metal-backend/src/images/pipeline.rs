@@ -1,4 +1,5 @@
-//! A pipeline: its components' headers and configs, and how each is built. Nothing here is on a device yet.
+//! A pipeline: its components' headers and configs, and how each is built. Nothing here is on a
+//! device yet.
 
 use inference_core::ImageLoadOptions;
 use mlx_ffi::{Array, Dtype, ops};
@@ -236,8 +237,8 @@ impl Pipeline {
     }
 }
 
-/// A tensor's name as the encoder takes it. Encoders were saved by several versions of transformers, and
-/// with or without the output layer.
+/// A tensor's name as the encoder takes it. Encoders were saved by several versions of
+/// transformers, and with or without the output layer.
 fn renamed(kind: Kind, name: String) -> String {
     match kind {
         Kind::ZImage if name.starts_with("model.") || name.starts_with("lm_head.") => name,

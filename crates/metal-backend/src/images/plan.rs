@@ -51,8 +51,8 @@ impl Plan {
         self.grid().iter().product()
     }
 
-    /// The number of the partial picture that is told after `step`, if one is. They divide the steps evenly,
-    /// and the last step has none.
+    /// The number of the partial picture that is told after `step`, if one is. They divide the
+    /// steps evenly, and the last step has none.
     pub fn partial(&self, step: usize) -> Option<usize> {
         let count = self.partials.min(self.steps.saturating_sub(1));
         (0..count).find(|index| step == (index + 1) * self.steps / (count + 1))

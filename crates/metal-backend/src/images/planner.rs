@@ -36,7 +36,8 @@ impl Planner {
             num_parameters: of.parameters,
             weight_bytes: of.bytes,
         };
-        // Turbo is distilled to few steps without guidance; it has another shift than the base model.
+        // Turbo is distilled to few steps without guidance; it has another shift than the base
+        // model.
         let is_turbo = pipeline.schedule.static_shift().is_some_and(|shift| shift < 4.5);
         let (default_steps, default_guidance, images) = match pipeline.kind {
             Kind::ZImage if is_turbo => (9, 0.0, [0, 0]),
@@ -111,7 +112,8 @@ impl Planner {
             Text::Caption(_) => {
                 (guidance > 0.0).then(|| request.negative_prompt.as_deref().unwrap_or(""))
             }
-            // The default weight is for requests with a negative prompt; one that is asked for guides anyway.
+            // The default weight is for requests with a negative prompt; one that is asked for
+            // guides anyway.
             Text::Qwen(_) => {
                 let asks = request.guidance.is_some_and(|guidance| guidance > 1.0);
                 request.negative_prompt.as_deref().or(asks.then_some(""))

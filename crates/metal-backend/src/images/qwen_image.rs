@@ -1,5 +1,5 @@
-//! Qwen-Image's transformer (`QwenImageTransformer2DModel`): a stream of text and one of pictures, which
-//! attend to each other.
+//! Qwen-Image's transformer (`QwenImageTransformer2DModel`): a stream of text and one of pictures,
+//! which attend to each other.
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
@@ -218,8 +218,8 @@ impl QwenImage {
         Ok(QwenPrepared { text, angles, tokens: grids[0].iter().product() })
     }
 
-    /// The prediction for `patches`, `[1, tokens, 4 · channels]`, beside those of `given` pictures, at the
-    /// noise level `sigma`: as many values as `patches`.
+    /// The prediction for `patches`, `[1, tokens, 4 · channels]`, beside those of `given` pictures,
+    /// at the noise level `sigma`: as many values as `patches`.
     ///
     /// # Errors
     /// Those of MLX.
@@ -286,7 +286,8 @@ fn scaled<'a>(scale: &'a Array, shift: &'a Array) -> ScaledNorm<'a> {
     ScaledNorm { weight: None, scale: Some(scale), one_more: true, shift: Some(shift) }
 }
 
-/// The modulations of both halves of a stream. Its first `tokens` rows are noise, where others differ.
+/// The modulations of both halves of a stream. Its first `tokens` rows are noise, where others
+/// differ.
 fn modulations(linear: &Linear, times: &Times, rows: i32, tokens: i32) -> Result<[Modulation; 2]> {
     let noise: [Array; 6] = parts(&linear.forward_fused(&times.noise, Fusion::default())?)?;
     let all = match &times.given {

@@ -1,4 +1,5 @@
-//! The language part of Qwen 2.5-VL as a text encoder: states after the last norm describe the prompt.
+//! The language part of Qwen 2.5-VL as a text encoder: states after the last norm describe the
+//! prompt.
 
 use mlx_ffi::{Array, Indices, Result, ops};
 
@@ -128,8 +129,8 @@ impl QwenEncoder {
         tower.forward(picture)
     }
 
-    /// The states of `ids` after the last norm, `[1, ids, hidden]`. Runs of the picture's id stand for
-    /// `features`, each of a picture of so many rows and columns of cells.
+    /// The states of `ids` after the last norm, `[1, ids, hidden]`. Runs of the picture's id stand
+    /// for `features`, each of a picture of so many rows and columns of cells.
     ///
     /// # Errors
     /// Those of MLX.

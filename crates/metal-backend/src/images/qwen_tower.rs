@@ -1,4 +1,5 @@
-//! The tower of Qwen 2.5-VL: patches attend inside of windows, and in some blocks to the whole picture.
+//! The tower of Qwen 2.5-VL: patches attend inside of windows, and in some blocks to the whole
+//! picture.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +58,8 @@ struct Windows {
     sizes: Vec<(i32, i32)>,
 }
 
-/// The projection of patches, `[hidden, 3 · frames · patch · patch]`; MLX saves it with the colours last.
+/// The projection of patches, `[hidden, 3 · frames · patch · patch]`; MLX saves it with the colours
+/// last.
 fn patch_embed(w: &Weights, hidden: i32, patch: i32) -> Read<Array> {
     let frames = FRAMES as i32;
     // A tensor that was taken is no longer there.
@@ -166,8 +168,8 @@ impl QwenTower {
         Ok(x)
     }
 
-    /// The values of all patches in the order of windows, each as (colour, frame, row, column), and where
-    /// each is in the picture.
+    /// The values of all patches in the order of windows, each as (colour, frame, row, column), and
+    /// where each is in the picture.
     fn patches(
         &self,
         picture: &pictures::Picture,

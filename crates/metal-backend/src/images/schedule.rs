@@ -86,8 +86,8 @@ impl Schedule {
         }
     }
 
-    /// The noise level before each of `steps` steps, and 0 after the last one, for a picture of `tokens`
-    /// positions. The base levels go from 1 to `1 / steps`.
+    /// The noise level before each of `steps` steps, and 0 after the last one, for a picture of
+    /// `tokens` positions. The base levels go from 1 to `1 / steps`.
     pub fn sigmas(&self, steps: usize, tokens: usize) -> Vec<f32> {
         let last = 1.0 / steps as f64;
         let base = (0..steps).map(|i| match steps {

@@ -13,8 +13,8 @@ const FILE: &str = "tokenizer.json";
 /// How Qwen's tokenizers cut text (`Qwen2Tokenizer` of transformers).
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Reads the tokenizer in `files`: `tokenizer.json`, or what `Qwen2Tokenizer` makes of `vocab.json` and
-/// `merges.txt` where only these are there.
+/// Reads the tokenizer in `files`: `tokenizer.json`, or what `Qwen2Tokenizer` makes of `vocab.json`
+/// and `merges.txt` where only these are there.
 ///
 /// # Errors
 /// A file that is missing or wrong.

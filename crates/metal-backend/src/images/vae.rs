@@ -8,7 +8,8 @@ pub(super) type Latent = Array;
 
 /// A decoder of latents into pixels.
 pub(super) trait Vae {
-    /// The latents as the network takes them, of those that denoising leaves, `[1, height, width, channels]`.
+    /// The latents as the network takes them, of those that denoising leaves, `[1, height, width,
+    /// channels]`.
     ///
     /// # Errors
     /// Those of MLX.

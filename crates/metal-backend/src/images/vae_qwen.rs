@@ -1,7 +1,7 @@
 //! `AutoencoderKLQwenImage`: pictures to latents and back, as in Qwen-Image and Wan.
 //!
-//! The network is one over frames. Of a single frame it is one over pictures: of each causal kernel only
-//! the last slice meets the frame, and convolutions over time never run.
+//! The network is one over frames. Of a single frame it is one over pictures: of each causal kernel
+//! only the last slice meets the frame, and convolutions over time never run.
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
@@ -126,7 +126,8 @@ impl Sizes {
 }
 
 impl RootNorm {
-    /// The norm under `w`, whose `gamma` has `ones` further dimensions of size 1, or none as MLX saves it.
+    /// The norm under `w`, whose `gamma` has `ones` further dimensions of size 1, or none as MLX
+    /// saves it.
     fn load(w: &Weights, channels: i32, ones: usize) -> Read<RootNorm> {
         let ones = if w.shape("gamma").is_some_and(|shape| shape.len() == 1) { 0 } else { ones };
         let shape: Vec<i32> = [channels].into_iter().chain(std::iter::repeat_n(1, ones)).collect();

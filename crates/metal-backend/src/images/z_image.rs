@@ -232,8 +232,8 @@ impl ZImage {
         Ok(Prepared { caption: x, picture, all, tokens, filled })
     }
 
-    /// The prediction for `patches`, `[1, tokens, 4 · channels]`, at `time` from 0 (noise) to 1: as many
-    /// values, whose sign is the reference's before it negates them.
+    /// The prediction for `patches`, `[1, tokens, 4 · channels]`, at `time` from 0 (noise) to 1: as
+    /// many values, whose sign is the reference's before it negates them.
     ///
     /// # Errors
     /// Those of MLX.

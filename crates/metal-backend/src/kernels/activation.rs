@@ -22,8 +22,8 @@ pub(crate) enum Activation {
     /// `g · sigmoid(alpha · g)` of the gate and 1 more than what it lets through, both clipped at
     /// `limit` (gpt-oss).
     ClippedSilu { alpha: f32, limit: f32 },
-    /// `GeluTanh` of what the gate has above its mean and so many standard deviations; else of 0 (Gemma
-    /// 3n).
+    /// `GeluTanh` of what the gate has above its mean and so many standard deviations; else of 0
+    /// (Gemma 3n).
     SparseGelu { deviations: f32 },
 }
 

@@ -9,18 +9,20 @@ use crate::error::Result;
 /// The first of NVIDIA's generations that has the instructions of our kernels (Ampere).
 const COMPUTE_CAPABILITY: u64 = 8;
 
-/// From so many rows on, CUDA unpacks a matrix that no kernel of ours multiplies with, and multiplies with the
-/// unpacked one. That is faster than MLX's product of packed weights from 128 rows on: 103 µs against
-/// 104 for 128 rows of 9728 × 2560 in 4 bits, 125 against 250 for 511 (H200). Below, it spares the first
-/// prompt on a machine the half minute for which MLX compiles its own kernel.
+/// From so many rows on, CUDA unpacks a matrix that no kernel of ours multiplies with, and
+/// multiplies with the unpacked one. That is faster than MLX's product of packed weights from 128
+/// rows on: 103 µs against 104 for 128 rows of 9728 × 2560 in 4 bits, 125 against 250 for 511
+/// (H200). Below, it spares the first prompt on a machine the half minute for which MLX compiles
+/// its own kernel.
 pub(crate) const UNPACKED_FROM: i32 = 33;
 
-/// From so many rows on, where no kernel of ours multiplies with the packed matrix, one unpacks it. Up to eight rows MLX
-/// multiplies with the packed one, because an unpacked matrix has to be written and read again.
+/// From so many rows on, where no kernel of ours multiplies with the packed matrix, one unpacks it.
+/// Up to eight rows MLX multiplies with the packed one, because an unpacked matrix has to be
+/// written and read again.
 pub(crate) const UNPACKED_BY_US_FROM: i32 = 9;
 
-/// From so many rows of F32 on, CUDA unpacks a matrix: MLX's product of packed weights is right for one row alone. For
-/// 32 rows it was 0.535 where -1.72 is right (H100, MLX 0.32.2).
+/// From so many rows of F32 on, CUDA unpacks a matrix: MLX's product of packed weights is right for
+/// one row alone. For 32 rows it was 0.535 where -1.72 is right (H100, MLX 0.32.2).
 pub(crate) const UNPACKED_F32_FROM: i32 = 2;
 
 /// Activations as our kernels for CPUs multiply them with packed weights.

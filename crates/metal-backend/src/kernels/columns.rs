@@ -5,7 +5,8 @@ use std::ops::Range;
 use mlx_ffi::step::Heads;
 use mlx_ffi::{Array, Result, ops};
 
-/// Some columns of an array: kernels that take them where they lie need no operation to cut them out.
+/// Some columns of an array: kernels that take them where they lie need no operation to cut them
+/// out.
 #[derive(Debug)]
 pub(crate) struct Columns {
     /// `[b, l, …]`.

@@ -35,8 +35,8 @@ impl Kernels {
         }
     }
 
-    /// `x wᵀ` with a packed matrix of `w`, `[experts, out, in]`, for each of `indices`, `[t, e]`: `x` of
-    /// `[t, 1 or e, in]` to `[t, e, out]`.
+    /// `x wᵀ` with a packed matrix of `w`, `[experts, out, in]`, for each of `indices`, `[t, e]`:
+    /// `x` of `[t, 1 or e, in]` to `[t, e, out]`.
     pub fn gather_quantized(
         self,
         x: &Array,
@@ -55,7 +55,8 @@ impl Kernels {
         }
     }
 
-    /// [`gather_quantized`](Self::gather_quantized) with unpacked matrices: those that are named, or all. MLX has no kernel for packed experts on CUDA.
+    /// [`gather_quantized`](Self::gather_quantized) with unpacked matrices: those that are named,
+    /// or all. MLX has no kernel for packed experts on CUDA.
     fn gather_unpacked(
         self,
         x: &Array,

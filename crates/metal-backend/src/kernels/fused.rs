@@ -61,8 +61,9 @@ fn takes_residual(
 }
 
 impl Kernels {
-    /// The product of `x` with `matrix` and its `fusion`, where there is one operation for all that: on CUDA for one
-    /// row (GEMV), and for several with a gate or in parts; on a CPU in F32 for any.
+    /// The product of `x` with `matrix` and its `fusion`, where there is one operation for all
+    /// that: on CUDA for one row (GEMV), and for several with a gate or in parts; on a CPU in F32
+    /// for any.
     pub fn gemv(
         self,
         x: &Array,
@@ -122,8 +123,9 @@ impl Kernels {
         self.adds_rows(x) && takes_residual(x, x, norms, scale)
     }
 
-    /// `x + y`, where y may come in float parts. It is normed first with `out_norm` and then multiplied with `factor`, times the first
-    /// value of `scale`, and that normed with `norm`, where there is one operation for all that.
+    /// `x + y`, where y may come in float parts. It is normed first with `out_norm` and then
+    /// multiplied with `factor`, times the first value of `scale`, and that normed with `norm`,
+    /// where there is one operation for all that.
     pub fn residual(
         self,
         x: &Array,
@@ -168,7 +170,8 @@ impl Kernels {
         }
     }
 
-    /// `x`, `[b, l, groups · size]`, with the norm of each group by itself and what `by` says of its gate.
+    /// `x`, `[b, l, groups · size]`, with the norm of each group by itself and what `by` says of
+    /// its gate.
     pub fn gated_norm(self, x: &Array, by: &GatedNorm<'_>) -> mlx_ffi::Result<Array> {
         let GatedNorm { norm: Norm { weight, eps }, activation, gate, gate_is_first } = *by;
         if let (Kernels::Cuda, Some(activation)) = (self, activation.fused()) {

@@ -1,5 +1,5 @@
-//! How a device computes one operation: MLX's kernels, or our own ones for CPUs and for CUDA. Nothing here
-//! knows layers or caches.
+//! How a device computes one operation: MLX's kernels, or our own ones for CPUs and for CUDA.
+//! Nothing here knows layers or caches.
 
 mod activation;
 mod choice;

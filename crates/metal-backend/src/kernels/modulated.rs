@@ -6,8 +6,8 @@ use mlx_ffi::{Array, Result, fast, ops};
 use super::choice::Kernels;
 
 impl Kernels {
-    /// `x + gate · y` of a branch, and the norm of that, scaled and shifted, where there is one operation for all
-    /// that; all norms have `eps`. Without a branch the first result is `x`.
+    /// `x + gate · y` of a branch, and the norm of that, scaled and shifted, where there is one
+    /// operation for all that; all norms have `eps`. Without a branch the first result is `x`.
     pub fn modulated(
         self,
         x: &Array,
@@ -75,9 +75,9 @@ impl Kernels {
         }
     }
 
-    /// The heads of one stream, or of two, the second behind the first, `[1, heads, l, head_dim]` each, where there is one operation
-    /// for that: queries and keys normed with `eps`, their pairs `2 i` and `2 i + 1` rotated by cosines and sines, and
-    /// values.
+    /// The heads of one stream, or of two, the second behind the first, `[1, heads, l, head_dim]`
+    /// each, where there is one operation for that: queries and keys normed with `eps`, their pairs
+    /// `2 i` and `2 i + 1` rotated by cosines and sines, and values.
     pub fn picture_heads(
         self,
         streams: &[StreamHeads<'_>],

@@ -8,8 +8,8 @@ use super::activation::silu;
 use super::choice::Kernels;
 
 impl Kernels {
-    /// The cross-correlation of `x` with `weight`, `[out, kernel height, kernel width, channels]`. MLX's for CPUs
-    /// computes on one core.
+    /// The cross-correlation of `x` with `weight`, `[out, kernel height, kernel width, channels]`.
+    /// MLX's for CPUs computes on one core.
     pub fn conv2d(self, x: &Array, weight: &Array, stride: i32, padding: Padding) -> Result<Array> {
         match self {
             Kernels::Cpu(_) => cpu::conv2d(x, weight, stride, padding),

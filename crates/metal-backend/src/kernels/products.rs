@@ -4,8 +4,8 @@ use mlx_ffi::{Array, Dtype, Quantized, cpu, cuda, dequantize, ops, quantized_mat
 
 use super::choice::{Activations, Kernels, UNPACKED_BY_US_FROM, UNPACKED_F32_FROM, UNPACKED_FROM};
 
-/// From so many rows on a step of many requests unpacks a matrix: its layers are sent all at once, so
-/// that what they unpack is held together.
+/// From so many rows on a step of many requests unpacks a matrix: its layers are sent all at once,
+/// so that what they unpack is held together.
 const UNPACKED_STEPS_FROM: i32 = 128;
 
 /// Up to so many rows, CUDA multiplies a packed matrix with each by itself; the kernel for more is
@@ -31,8 +31,9 @@ impl Kernels {
         }
     }
 
-    /// `x wᵀ + b` for `x` of `[…, in]`, `w` of `[out, in]` and `bias` of `[out]`. MLX's own kernel rounds
-    /// the sum once. A step on CUDA rounds it as that of one row is rounded, and can be captured.
+    /// `x wᵀ + b` for `x` of `[…, in]`, `w` of `[out, in]` and `bias` of `[out]`. MLX's own kernel
+    /// rounds the sum once. A step on CUDA rounds it as that of one row is rounded, and can be
+    /// captured.
     pub fn biased_dense(self, x: &Array, w: &Array, bias: &Array) -> mlx_ffi::Result<Array> {
         match self {
             Kernels::Cuda if is_step(x) && cuda::takes_dense(x, w) => {
@@ -65,8 +66,8 @@ impl Kernels {
         }
     }
 
-    /// `x wᵀ + b` for `x` of `[…, in]`, packed weights `w` of `[out, in]` and `bias` of `[out]`. Where the
-    /// matrix is unpacked first, the product adds the bias.
+    /// `x wᵀ + b` for `x` of `[…, in]`, packed weights `w` of `[out, in]` and `bias` of `[out]`.
+    /// Where the matrix is unpacked first, the product adds the bias.
     pub fn biased_quantized(
         self,
         x: &Array,
@@ -103,8 +104,8 @@ fn unpacking_pays(x: &Array, w: &Quantized) -> bool {
         && cuda::takes_unpacked(w, x.dtype())
 }
 
-/// `product` of `x` with all its rows in one matrix: MLX's kernels for packed weights read the weights
-/// anew for each matrix of a batch.
+/// `product` of `x` with all its rows in one matrix: MLX's kernels for packed weights read the
+/// weights anew for each matrix of a batch.
 fn by_rows(
     x: &Array,
     product: impl Fn(&Array) -> mlx_ffi::Result<Array>,
@@ -121,8 +122,8 @@ fn by_rows(
     ops::reshape(&y, &full)
 }
 
-/// The product of `[…, rows, in]`, one matrix, with packed weights by the kernel that is fastest on CUDA;
-/// they are unpacked for so many rows and more.
+/// The product of `[…, rows, in]`, one matrix, with packed weights by the kernel that is fastest on
+/// CUDA; they are unpacked for so many rows and more.
 fn cuda_quantized(x: &Array, w: &Quantized, unpacked_from: i32) -> mlx_ffi::Result<Array> {
     let &[.., rows, columns] = x.shape() else { return quantized_matmul(x, w) };
     // MLX's kernel for several rows computes nonsense in F32.
@@ -137,7 +138,8 @@ fn cuda_quantized(x: &Array, w: &Quantized, unpacked_from: i32) -> mlx_ffi::Resu
     quantized_matmul(x, w)
 }
 
-/// `product` of `[…, rows, in]`, one matrix, with rows of zeros up to [`FEW`], without their results.
+/// `product` of `[…, rows, in]`, one matrix, with rows of zeros up to [`FEW`], without their
+/// results.
 fn padded(x: &Array, product: impl Fn(&Array) -> mlx_ffi::Result<Array>) -> mlx_ffi::Result<Array> {
     let mut missing = x.shape().to_vec();
     let at = missing.len() - 2;

@@ -12,8 +12,9 @@ const EPS: f32 = 1e-6;
 
 impl Kernels {
     /// A causal convolution of each channel by itself: columns `x` of `[b, l, …]`, after `state`,
-    /// `[b, 1, taps - 1, channels]`, by `filter`. The result, and the state afterwards, for which nothing else
-    /// may hold `state`. Of each row so many positions count as `lengths` says; empty: all.
+    /// `[b, 1, taps - 1, channels]`, by `filter`. The result, and the state afterwards, for which
+    /// nothing else may hold `state`. Of each row so many positions count as `lengths` says; empty:
+    /// all.
     pub fn convolution(
         self,
         x: &Columns,
@@ -68,8 +69,8 @@ impl Kernels {
     }
 }
 
-/// The last `count` of each row's positions that count, `[b, count, channels]`, of `count` older ones
-/// and those of the row.
+/// The last `count` of each row's positions that count, `[b, count, channels]`, of `count` older
+/// ones and those of the row.
 fn last_positions(all: &Array, count: i32, lengths: &[i32]) -> Result<Array> {
     let [_, n, _] = all.dims()?;
     if lengths.is_empty() {

@@ -50,8 +50,8 @@ impl Kernels {
         }
     }
 
-    /// `x / √(mean(x²) + eps) · weight` over the last dimension; `weight` is `[size]`, or `[groups, size]`
-    /// where `x` is `[…, groups, size]`.
+    /// `x / √(mean(x²) + eps) · weight` over the last dimension; `weight` is `[size]`, or `[groups,
+    /// size]` where `x` is `[…, groups, size]`.
     pub fn rms_norm(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
         match self {
             Kernels::Cpu(_) if x.dtype() == weight.dtype() => cpu::rms_norm(x, weight, eps),
@@ -60,8 +60,8 @@ impl Kernels {
         }
     }
 
-    /// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself; `weight` as for
-    /// [`rms_norm`](Self::rms_norm).
+    /// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself; `weight`
+    /// as for [`rms_norm`](Self::rms_norm).
     pub fn rms_norm_of_groups(self, x: &Array, weight: &Array, eps: f32) -> mlx_ffi::Result<Array> {
         if self.is_ours_on_cpu() && x.dtype() == weight.dtype() {
             return cpu::rms_norm_of_groups(x, weight, eps);
@@ -72,8 +72,8 @@ impl Kernels {
         ops::reshape(&self.rms_norm(&groups, weight, eps)?, &[b, l, columns])
     }
 
-    /// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension, computed in F32;
-    /// `weight` and `bias` are `[size]`.
+    /// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension, computed in
+    /// F32; `weight` and `bias` are `[size]`.
     pub fn layer_norm(
         self,
         x: &Array,

@@ -12,8 +12,8 @@ use super::recurrent::counting;
 const CHUNK: i32 = 64;
 
 impl Kernels {
-    /// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards, for which nothing else may
-    /// hold that of `scan`. What counts not has any result.
+    /// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards, for which nothing
+    /// else may hold that of `scan`. What counts not has any result.
     pub fn scan(self, scan: &SelectiveScan<'_>) -> Result<[Array; 2]> {
         if self.is_ours_on_cpu() && scan.dt.array.dtype() == scan.mixed.dtype() {
             return cpu::scan(scan);
@@ -25,7 +25,8 @@ impl Kernels {
     }
 }
 
-/// The operands of some positions in F32, each head as one of its group: `[b, groups, heads of one, …]`.
+/// The operands of some positions in F32, each head as one of its group: `[b, groups, heads of one,
+/// …]`.
 struct Part {
     /// `[…, q, head_dim]`.
     x: Array,
@@ -39,8 +40,9 @@ struct Part {
     decay: Array,
 }
 
-/// The selective scan by MLX's operations in F32. Positions of a chunk see each other by a matrix of
-/// `C Bᵀ` and the decay between them (arXiv 2405.21060, section 6), and what was before by the state.
+/// The selective scan by MLX's operations in F32. Positions of a chunk see each other by a matrix
+/// of `C Bᵀ` and the decay between them (arXiv 2405.21060, section 6), and what was before by the
+/// state.
 fn by_mlx(scan: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let &SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, limits, lengths, state } = scan;
     let dtype = mixed.dtype();

@@ -51,7 +51,8 @@ impl Settings {
         Ok(Settings { cpu: cpu_kernels(cpu)?, cuda })
     }
 
-    /// Lets what is computed on a CPU in this process from now on use the instructions that are wanted.
+    /// Lets what is computed on a CPU in this process from now on use the instructions that are
+    /// wanted.
     ///
     /// # Errors
     /// Instructions that this processor does not have.

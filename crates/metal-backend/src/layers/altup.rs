@@ -1,5 +1,5 @@
-//! Alternating updates: several residual streams, of which a block computes one and guesses the others
-//! (arXiv 2301.13310).
+//! Alternating updates: several residual streams, of which a block computes one and guesses the
+//! others (arXiv 2301.13310).
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
@@ -18,7 +18,8 @@ pub(crate) struct AltUp {
     pub router_norm: RmsNorm,
     /// `hidden_size` to a value for each stream.
     pub router: Linear,
-    /// The router's values to the part of each stream in the guess of each, `[streams², streams]` F32.
+    /// The router's values to the part of each stream in the guess of each, `[streams², streams]`
+    /// F32.
     pub prediction: Array,
     /// The router's values to the part of each stream in the correction, `[streams, streams]` F32.
     pub correction: Array,
@@ -60,8 +61,9 @@ impl AltUp {
         ops::squeeze(&ops::slice_axis(streams, 2, self.active, self.active + 1)?, 2)
     }
 
-    /// The `predicted` streams, `[b, l, streams, hidden_size]`, of which `h`, `[b, l, hidden_size]`, is what
-    /// the computed one has become, with the layer's own `input`: `[b, l, streams · hidden_size]`.
+    /// The `predicted` streams, `[b, l, streams, hidden_size]`, of which `h`, `[b, l,
+    /// hidden_size]`, is what the computed one has become, with the layer's own `input`: `[b, l,
+    /// streams · hidden_size]`.
     pub fn correct(&self, predicted: &Array, h: &Array, input: Option<&Columns>) -> Result<Array> {
         let [b, l, n, hidden] = predicted.dims()?;
         let parts = ops::matmul(&self.routed(h)?, &ops::swap_axes(&self.correction, 0, 1)?)?;
@@ -97,8 +99,8 @@ impl AltUp {
 }
 
 impl Laurel {
-    /// The stream `h` with what attention adds to it, `mixed`, and what this adds for `x`, the stream's
-    /// norm, over the root of 2; all `[b, l, hidden_size]`.
+    /// The stream `h` with what attention adds to it, `mixed`, and what this adds for `x`, the
+    /// stream's norm, over the root of 2; all `[b, l, hidden_size]`.
     pub fn join(&self, h: &Array, mixed: &Array, x: &Array) -> Result<Array> {
         let beside = self.norm.forward(&self.right.forward(&self.left.forward(x)?)?)?;
         let beside = self.kernels.sum(x, &beside)?;

@@ -72,7 +72,8 @@ pub(crate) struct Attention {
     pub kernels: Kernels,
 }
 
-/// Queries, keys and values of all heads, `[b, l, …]`, before the norms of heads, and the gate of the output.
+/// Queries, keys and values of all heads, `[b, l, …]`, before the norms of heads, and the gate of
+/// the output.
 pub(super) struct Projected {
     pub q: Columns,
     pub k: Columns,
@@ -203,8 +204,9 @@ impl Attention {
         }
     }
 
-    /// The slot in the cache for one position of each row, where `l` is one and there is one operation
-    /// for all that such a step in `dtype` does up to the output projection. On CUDA, a row's first position gets buffers.
+    /// The slot in the cache for one position of each row, where `l` is one and there is one
+    /// operation for all that such a step in `dtype` does up to the output projection. On CUDA, a
+    /// row's first position gets buffers.
     pub fn slot(
         &self,
         dtype: Dtype,
@@ -223,8 +225,8 @@ impl Attention {
         }
     }
 
-    /// The slot in the cache for `l` positions of each row, where there are several and kernels of our own
-    /// for all that such a chunk in `dtype` does up to the output projection.
+    /// The slot in the cache for `l` positions of each row, where there are several and kernels of
+    /// our own for all that such a chunk in `dtype` does up to the output projection.
     pub fn chunk_slot(
         &self,
         dtype: Dtype,
@@ -238,7 +240,8 @@ impl Attention {
         }
     }
 
-    /// The heads of keys and the values of each, where there are kernels of our own for chunks of `l` positions.
+    /// The heads of keys and the values of each, where there are kernels of our own for chunks of
+    /// `l` positions.
     pub fn chunk_sizes(&self, dtype: Dtype, l: i32, positions: &mut Positions) -> Option<[i32; 2]> {
         let AttentionConfig { n_kv_heads, head_dim, sees_later, sharing, .. } = self.config;
         let fits = l > 1
@@ -400,9 +403,9 @@ impl Attention {
         2 * ((n_heads + 2 * n_kv_heads) * head_dim) as u64
     }
 
-    /// Bytes of one query's scores for one key, of all heads together, as `device` holds them. A GPU
-    /// computes most attention without holding any; on a CPU there are the scores and their softmax, and
-    /// two more copies where sinks are put beside them and taken off again.
+    /// Bytes of one query's scores for one key, of all heads together, as `device` holds them. A
+    /// GPU computes most attention without holding any; on a CPU there are the scores and their
+    /// softmax, and two more copies where sinks are put beside them and taken off again.
     pub fn score_bytes(&self, device: Device) -> u64 {
         let copies = match device {
             Device::Gpu => 1,

@@ -69,9 +69,9 @@ impl Stream {
 }
 
 impl Block {
-    /// `[b, l, hidden_size]` to the same. `input` is the layer's own, where layers have one. `next`, the
-    /// norm of what follows, is computed too where that is one operation with it. `state` remembers `l`
-    /// more positions.
+    /// `[b, l, hidden_size]` to the same. `input` is the layer's own, where layers have one.
+    /// `next`, the norm of what follows, is computed too where that is one operation with it.
+    /// `state` remembers `l` more positions.
     pub fn forward(
         &self,
         x: &Stream,
@@ -100,8 +100,8 @@ impl Block {
         is_plain && self.ending.is_nothing()
     }
 
-    /// The residual stream behind it at `tail` alone, `[positions, 1, hidden_size]`, of `x` and with `state` as for
-    /// [`forward`](Self::forward).
+    /// The residual stream behind it at `tail` alone, `[positions, 1, hidden_size]`, of `x` and
+    /// with `state` as for [`forward`](Self::forward).
     pub fn forward_to(
         &self,
         tail: &Tail,
@@ -112,8 +112,8 @@ impl Block {
         self.halves(x, (None, None), Some(tail), positions, state)
     }
 
-    /// The residual stream behind both halves, multiplied with `scale`, and its norm `next` where it is one operation with it; only
-    /// of `tail` where that is all that is needed.
+    /// The residual stream behind both halves, multiplied with `scale`, and its norm `next` where
+    /// it is one operation with it; only of `tail` where that is all that is needed.
     fn halves(
         &self,
         x: &Stream,
@@ -215,8 +215,8 @@ impl Block {
         }
     }
 
-    /// The residual stream after a half of a block, which may be told to add its result to it itself: a
-    /// norm on the result comes first.
+    /// The residual stream after a half of a block, which may be told to add its result to it
+    /// itself: a norm on the result comes first.
     fn added(
         &self,
         x: &Stream,

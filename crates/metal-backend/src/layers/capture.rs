@@ -1,4 +1,5 @@
-//! Capture and replay of a step: one new position of each row, which a device repeats as one operation.
+//! Capture and replay of a step: one new position of each row, which a device repeats as one
+//! operation.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,16 +11,17 @@ use super::step_offsets::SharedOffsets;
 use super::{Block, Pass, StepBuffers};
 use crate::cache::Caches;
 
-/// The step of so many alike at which one is captured: to capture takes the host as long as two or three steps of which it sends each
-/// operation.
+/// The step of so many alike at which one is captured: to capture takes the host as long as two or
+/// three steps of which it sends each operation.
 const WORTH_CAPTURING: usize = 3;
-/// The step that is captured where the one before was, until its buffers grew. The first one makes the buffers.
+/// The step that is captured where the one before was, until its buffers grew. The first one makes
+/// the buffers.
 const UNTIL_GROWN: usize = 2;
 /// Steps until the next try, where kernels are still being compiled.
 const UNTIL_COMPILED: usize = 64;
 
-/// The captured step of some rows. As long as their buffers have room, one step is like the other. Where ranks sum on
-/// GPUs, all of them capture the same steps and replay them at the same times.
+/// The captured step of some rows. As long as their buffers have room, one step is like the other.
+/// Where ranks sum on GPUs, all of them capture the same steps and replay them at the same times.
 #[derive(Debug, Default)]
 pub(crate) struct StepCapture {
     /// Those ranks.
@@ -104,7 +106,8 @@ impl StepCapture {
         self.state.replay.is_some()
     }
 
-    /// Takes note that the buffers of the same rows are longer ones now. Where a step `was_captured`, the next but one is.
+    /// Takes note that the buffers of the same rows are longer ones now. Where a step
+    /// `was_captured`, the next but one is.
     pub fn follow(&mut self, layout: u64, was_captured: bool) {
         self.layout = layout;
         self.state.until_tried = if was_captured { UNTIL_GROWN } else { WORTH_CAPTURING };
@@ -153,7 +156,8 @@ impl StepCapture {
         StepInputs::of(layers, pass, buffers).map(Some)
     }
 
-    /// The hidden states after the step, where one like it is captured; the next replay overwrites them.
+    /// The hidden states after the step, where one like it is captured; the next replay overwrites
+    /// them.
     pub fn replay(&mut self, inputs: &StepInputs) -> Result<Option<Array>> {
         let Some(replay) = &mut self.state.replay else { return Ok(None) };
         let [moving, fixed] = inputs.refs();
@@ -171,7 +175,8 @@ impl StepCapture {
         Ok(h)
     }
 
-    /// Takes note of a step that leads to `h`, which is not evaluated, and captures it if it is time.
+    /// Takes note of a step that leads to `h`, which is not evaluated, and captures it if it is
+    /// time.
     pub fn note(&mut self, h: &Array, inputs: &StepInputs) -> Result<()> {
         let state = &mut self.state;
         state.until_tried -= 1;
@@ -180,8 +185,10 @@ impl StepCapture {
         }
         state.until_tried = UNTIL_COMPILED;
         let [moving, fixed] = inputs.refs();
-        // Kernels that copy weights ahead wait for each other no longer than they have to. 32 requests of Qwen3-4B in 4 bits decode at 10,509
-        // tokens/s so, and at 9,928 one kernel after the other; in bf16 at 9,239 and 8,699 (H200). 64 in bf16, whose products are cuBLASLt's, gain nothing.
+        // Kernels that copy weights ahead wait for each other no longer than they have to. 32
+        // requests of Qwen3-4B in 4 bits decode at 10,509 tokens/s so, and at 9,928 one kernel
+        // after the other; in bf16 at 9,239 and 8,699 (H200). 64 in bf16, whose products are
+        // cuBLASLt's, gain nothing.
         let overlap = h.dims::<3>()?[0] <= cuda::MOST_SEVERAL_ROWS;
         let ranks = self.ranks.as_ref();
         if ranks.and_then(Group::sums).is_some_and(|sums| !sums.in_replays) {

@@ -1,4 +1,5 @@
-//! Rows that take a decode step in a pass of prompts: products see the positions of both as one matrix.
+//! Rows that take a decode step in a pass of prompts: products see the positions of both as one
+//! matrix.
 
 use mlx_ffi::{Array, Dtype, Indices, Result, ops};
 
@@ -45,7 +46,8 @@ impl Pass {
         Ok(())
     }
 
-    /// Lets the decode rows go behind the last layer. The hidden states that are left are those of prompts.
+    /// Lets the decode rows go behind the last layer. The hidden states that are left are those of
+    /// prompts.
     ///
     /// # Errors
     /// Those of MLX.
@@ -60,7 +62,8 @@ impl Pass {
 }
 
 impl Attention {
-    /// [`mix`](Self::mix) for prompts and for rows that decode, `[1, positions, n_heads * head_dim]`: each attends to its own keys.
+    /// [`mix`](Self::mix) for prompts and for rows that decode, `[1, positions, n_heads *
+    /// head_dim]`: each attends to its own keys.
     ///
     /// # Errors
     /// Those of MLX.

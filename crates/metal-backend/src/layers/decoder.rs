@@ -49,12 +49,13 @@ pub(crate) struct Decoder {
     pub logit_softcap: Option<f32>,
     pub vocab_size: i32,
     pub hidden_size: i32,
-    /// Values between the projections of a feed-forward network, of all experts that a position passes.
+    /// Values between the projections of a feed-forward network, of all experts that a position
+    /// passes.
     pub intermediate_size: i32,
     /// The most positions that the model was made for, where its config says.
     pub max_position_embeddings: Option<i32>,
-    /// The longest sequence whose positions are encoded as in the model's first training (LongRoPE);
-    /// all positions of a longer one are encoded in another way.
+    /// The longest sequence whose positions are encoded as in the model's first training
+    /// (LongRoPE); all positions of a longer one are encoded in another way.
     pub original_context: Option<i32>,
     /// The encoder of pictures, if the model sees them.
     pub tower: Option<Tower>,
@@ -63,8 +64,8 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Which factors stretch the positions of a sequence of `length` ids. Where they change as a sequence
-    /// grows, its caches are of no use any more.
+    /// Which factors stretch the positions of a sequence of `length` ids. Where they change as a
+    /// sequence grows, its caches are of no use any more.
     pub fn rope_factors(&self, length: usize) -> RopeFactors {
         match self.original_context {
             Some(original) if length > original as usize => RopeFactors::Long,
@@ -92,8 +93,8 @@ impl Decoder {
         self.begin_at(ids, Positions::after(caches))
     }
 
-    /// The pass of one row's `ids`, `[1, l]`, with what it sees beside them, before its first layer. In the
-    /// places of pictures, `ids` are what stands for one where only ids count.
+    /// The pass of one row's `ids`, `[1, l]`, with what it sees beside them, before its first
+    /// layer. In the places of pictures, `ids` are what stands for one where only ids count.
     pub fn begin_seeing(&self, ids: &Indices, caches: &Caches, seen: Seen) -> Result<Pass> {
         let h = self.embed(ids)?;
         let h = seen.in_place(&h)?;
@@ -236,9 +237,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`, which must be sent to the device before
-    /// the next call. Appends `l` positions to each layer's cache. A step of one position is captured
-    /// and replayed where the device allows it.
+    /// `ids`, `[b, l]`, to hidden states `[b, l, hidden_size]`, which must be sent to the device
+    /// before the next call. Appends `l` positions to each layer's cache. A step of one position is
+    /// captured and replayed where the device allows it.
     pub fn hidden(
         &self,
         ids: &Indices,
@@ -265,8 +266,9 @@ impl Decoder {
         pass.h().share()
     }
 
-    /// `ids`, `[1, l]`, of whole texts to their states behind the last norm, `[1, l, hidden_size]`. Each
-    /// layer is waited for, so that few are held: on a CPU before the next one, on a GPU while the next one is prepared.
+    /// `ids`, `[1, l]`, of whole texts to their states behind the last norm, `[1, l, hidden_size]`.
+    /// Each layer is waited for, so that few are held: on a CPU before the next one, on a GPU while
+    /// the next one is prepared.
     pub fn encode(&self, ids: &Indices, texts: Texts) -> Result<Array> {
         let mut pass = self.begin_at(ids, Positions::of_texts(texts))?;
         let mut pace = Pace::default();
@@ -316,7 +318,8 @@ impl Decoder {
         self.of_all(self.own_logits(hidden)?)
     }
 
-    /// Hidden states `[b, l, hidden_size]` to the logits that this rank computes: `[b, l, vocab_size]`, or those of its ids.
+    /// Hidden states `[b, l, hidden_size]` to the logits that this rank computes: `[b, l,
+    /// vocab_size]`, or those of its ids.
     pub fn own_logits(&self, hidden: &Array) -> Result<Array> {
         self.projected(hidden, Fusion { norm: Some(&self.norm), ..Fusion::default() })
     }
@@ -359,8 +362,8 @@ impl Decoder {
         ops::multiply(&ops::tanh(&ops::divide(&logits, &softcap)?)?, &softcap)
     }
 
-    /// Values of one position between layers: the residual stream and the layers' own inputs. Several
-    /// streams are computed in F32, and count twice.
+    /// Values of one position between layers: the residual stream and the layers' own inputs.
+    /// Several streams are computed in F32, and count twice.
     pub fn stream_values(&self) -> u64 {
         let size = self.layer_inputs.as_ref().map_or(0, |inputs| inputs.size as u64);
         let streams = self.streams.as_ref().map_or(1, |streams| 2 * streams.count());

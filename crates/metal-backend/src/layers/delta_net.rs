@@ -8,8 +8,8 @@ use super::{DeltaProjections, DeltaSizes, Fusion, Linear, Positions, RmsNorm, Wo
 use crate::cache::{Recurrent, RecurrentSpec};
 use crate::kernels::{Activation, Columns, GatedNorm, Kernels, Norm};
 
-/// A gated delta net (Qwen 3 Next and 3.5, Kimi): projections, a short convolution, the gated delta rule, and a
-/// norm of each head that a gate follows.
+/// A gated delta net (Qwen 3 Next and 3.5, Kimi): projections, a short convolution, the gated delta
+/// rule, and a norm of each head that a gate follows.
 #[derive(Debug)]
 pub(crate) struct DeltaNet {
     pub sizes: DeltaSizes,
@@ -30,7 +30,8 @@ pub(crate) struct DeltaNet {
 }
 
 impl DeltaNet {
-    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l` positions on.
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l`
+    /// positions on.
     pub fn forward(
         &self,
         x: &Array,
@@ -82,8 +83,8 @@ impl DeltaNet {
         }
     }
 
-    /// Values of one position between the projections, before and after the convolution; queries and keys
-    /// and decays once more, in F32.
+    /// Values of one position between the projections, before and after the convolution; queries
+    /// and keys and decays once more, in F32.
     pub fn activations(&self) -> u64 {
         let DeltaSizes { k_heads, v_heads, k_dim, decays, .. } = self.sizes;
         let (mixed, values) = (self.sizes.mixed() as u64, self.sizes.values() as u64);

@@ -1,4 +1,5 @@
-//! The sizes of a gated delta net, and the projections into it in the forms in which models have them.
+//! The sizes of a gated delta net, and the projections into it in the forms in which models have
+//! them.
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
@@ -34,8 +35,8 @@ impl DeltaSizes {
     }
 }
 
-/// The projections into a gated delta net: to queries, keys and values, to the gate of the result, and to
-/// what beta and what decay are made of.
+/// The projections into a gated delta net: to queries, keys and values, to the gate of the result,
+/// and to what beta and what decay are made of.
 #[derive(Debug)]
 pub(crate) enum DeltaProjections {
     /// A matrix for queries, keys and values, one for the gate, for beta and for decay.
@@ -70,7 +71,8 @@ pub(crate) enum LowRankFirst {
 }
 
 impl DeltaProjections {
-    /// Queries, keys and values of `x`; the gate of the result; what beta and what decay are made of.
+    /// Queries, keys and values of `x`; the gate of the result; what beta and what decay are made
+    /// of.
     pub fn forward(
         &self,
         sizes: DeltaSizes,

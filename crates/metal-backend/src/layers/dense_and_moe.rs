@@ -4,7 +4,8 @@ use mlx_ffi::{Array, Dtype, Result};
 
 use super::{Fusion, Mlp, Moe, RmsNorm, Workspace};
 
-/// `norm₁(mlp(norm(x))) + norm₂(moe(norm₃(x)))`, whose router sees `x` by a norm of its own (Gemma 4).
+/// `norm₁(mlp(norm(x))) + norm₂(moe(norm₃(x)))`, whose router sees `x` by a norm of its own (Gemma
+/// 4).
 #[derive(Debug)]
 pub(crate) struct DenseAndMoe {
     /// Behind the norm of the block.

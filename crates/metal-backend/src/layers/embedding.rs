@@ -91,7 +91,8 @@ impl Embedding {
         ops::astype(&y, self.dtype)
     }
 
-    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, or to this rank's ids, with its `fusion`.
+    /// The tied output layer: `[…, hidden_size]` to `[…, vocab_size]`, or to this rank's ids, with
+    /// its `fusion`.
     pub fn project(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
         let Some(lora) = &self.lora else { return self.weight.project_fused(x, fusion) };
         let x = fusion.prologue(x)?;

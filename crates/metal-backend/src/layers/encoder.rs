@@ -11,7 +11,8 @@ pub(crate) struct Encoder {
     pub words: Embedding,
     /// `[n, hidden_size]`, one for each place.
     pub positions: Embedding,
-    /// `[kinds, hidden_size]`: the first for the first text of a pair, the second for the other one.
+    /// `[kinds, hidden_size]`: the first for the first text of a pair, the second for the other
+    /// one.
     pub kinds: Embedding,
     /// On the sum of these three.
     pub norm: LayerNorm,
@@ -37,9 +38,9 @@ pub(crate) struct EncoderBlock {
 }
 
 impl Encoder {
-    /// `ids`, `[1, l]`, of whole texts to their states, `[1, l, hidden_size]`. `kinds` say of each position
-    /// which text of a pair it belongs to. Each block is waited for: on a CPU before the next one, on a GPU while
-    /// the next one is prepared.
+    /// `ids`, `[1, l]`, of whole texts to their states, `[1, l, hidden_size]`. `kinds` say of each
+    /// position which text of a pair it belongs to. Each block is waited for: on a CPU before the
+    /// next one, on a GPU while the next one is prepared.
     pub fn encode(&self, ids: &Indices, kinds: &[u32], texts: Texts) -> Result<Array> {
         let count = kinds.len() as i32;
         let places: Vec<u32> =

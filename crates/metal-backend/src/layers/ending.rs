@@ -97,8 +97,8 @@ impl LayerInput {
         product(&self.projection, &self.kernels.gated(self.activation, &gate, input)?)
     }
 
-    /// The stream `h`, `[b, l, hidden_size]`, with what is added to it and multiplied with `scale`, and the norm `next` of that where
-    /// it is one operation with it.
+    /// The stream `h`, `[b, l, hidden_size]`, with what is added to it and multiplied with `scale`,
+    /// and the norm `next` of that where it is one operation with it.
     pub fn added(
         &self,
         h: Array,

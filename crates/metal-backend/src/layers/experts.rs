@@ -62,8 +62,8 @@ impl ExpertLinear {
         is_ours.then_some(cuda::ExpertMatrices { weights, bias: self.bias.as_ref() })
     }
 
-    /// Bytes that its products with activations of `dtype` take, of which a row passes `per_row`. Packed
-    /// experts that no kernel knows are unpacked on CUDA.
+    /// Bytes that its products with activations of `dtype` take, of which a row passes `per_row`.
+    /// Packed experts that no kernel knows are unpacked on CUDA.
     pub fn workspace(&self, dtype: Dtype, per_row: u64) -> Workspace {
         let row = self.lora.as_ref().map_or(0, |lora| per_row * lora.row_bytes());
         let is_known = self.on_cuda().is_some_and(|matrices| matrices.are_known(dtype));

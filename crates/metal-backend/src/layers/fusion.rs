@@ -5,8 +5,8 @@ use mlx_ffi::{Array, Result};
 use super::RmsNorm;
 use crate::kernels::{GemvFusion, Kernels};
 
-/// The prologue and the epilogue of a half of a block: one operation with its first or last projection
-/// where a device has such a kernel.
+/// The prologue and the epilogue of a half of a block: one operation with its first or last
+/// projection where a device has such a kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fusion<'a> {
     /// Prologue: the norm of what comes in.
@@ -48,8 +48,8 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// The row that a fused product takes in place of `x`, and what is left to be fused with it; `None`
-    /// where kernels do not know the norm.
+    /// The row that a fused product takes in place of `x`, and what is left to be fused with it;
+    /// `None` where kernels do not know the norm.
     pub fn of_gemv<'x>(&self, x: &'x Array) -> Option<(&'x Array, GemvFusion<'a>)>
     where
         'a: 'x,

@@ -1,5 +1,5 @@
-//! Latent attention: what is remembered of a position is one vector, of which all heads' keys and values
-//! are made.
+//! Latent attention: what is remembered of a position is one vector, of which all heads' keys and
+//! values are made.
 
 use mlx_ffi::cuda::{self, LatentStep};
 use mlx_ffi::fast::AttentionMask;
@@ -33,8 +33,8 @@ pub(crate) enum LatentQueries {
     LowRank { down: Linear, norm: RmsNorm, up: Linear },
 }
 
-/// Latent attention (DeepSeek V2 and V3), computed on the latents: a query meets them in their own space,
-/// and so does what it sees, so that keys and values of heads are never made.
+/// Latent attention (DeepSeek V2 and V3), computed on the latents: a query meets them in their own
+/// space, and so does what it sees, so that keys and values of heads are never made.
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
     pub sizes: LatentSizes,
@@ -66,8 +66,8 @@ impl LatentQueries {
         }
     }
 
-    /// [`forward`](Self::forward) for one position of each row, with the prologue of `fusion`, such that a captured step can
-    /// hold it.
+    /// [`forward`](Self::forward) for one position of each row, with the prologue of `fusion`, such
+    /// that a captured step can hold it.
     fn step(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
         match self {
             LatentQueries::Whole(linear) => linear.forward_fused(x, fusion),
@@ -89,7 +89,8 @@ impl LatentQueries {
     }
 }
 
-/// `x`, and what is fused with its products: the norm of one row is a part of them, that of several is made once.
+/// `x`, and what is fused with its products: the norm of one row is a part of them, that of several
+/// is made once.
 fn before_products<'a>(x: &Array, fusion: Fusion<'a>) -> Result<(Array, Fusion<'a>)> {
     match x.rows() {
         1 => Ok((x.share()?, fusion.only_prologue())),
@@ -140,7 +141,8 @@ impl LatentAttention {
         self.o_proj.forward_fused(&out, fusion.only_epilogue())
     }
 
-    /// Queries of `x`, `[b, l, hidden_size]`, and its latents beside the shared key, as the projections make them.
+    /// Queries of `x`, `[b, l, hidden_size]`, and its latents beside the shared key, as the
+    /// projections make them.
     fn projected(&self, x: &Array, fusion: Fusion<'_>) -> Result<[Array; 2]> {
         let [_, l, _] = x.dims()?;
         if self.kernels == Kernels::Cuda && l == 1 {
@@ -151,8 +153,8 @@ impl LatentAttention {
         Ok([self.queries.forward(&x)?, self.latents.forward(&x)?])
     }
 
-    /// The slot in the cache for one position of each row, where `l` is one and there are kernels of our own for all that
-    /// such a step in `dtype` does between the projections.
+    /// The slot in the cache for one position of each row, where `l` is one and there are kernels
+    /// of our own for all that such a step in `dtype` does between the projections.
     pub fn slot(
         &self,
         dtype: Dtype,
@@ -222,8 +224,8 @@ impl LatentAttention {
         ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, heads * self.sizes.rank])
     }
 
-    /// The keys of all heads, `[b, heads, n, nope + rope]`, that `held`, `[b, 1, n, rank + rope]`, stands
-    /// for.
+    /// The keys of all heads, `[b, heads, n, nope + rope]`, that `held`, `[b, 1, n, rank + rope]`,
+    /// stands for.
     fn keys_of_heads(&self, held: &Array) -> Result<Array> {
         let LatentSizes { heads, rank, rope, .. } = self.sizes;
         let [b, _, n, width] = held.dims()?;
@@ -246,8 +248,8 @@ impl LatentAttention {
         HeadSizes { n_heads: heads, n_kv_heads: heads, head_dim: nope + rope }
     }
 
-    /// Values of one position between the projections: queries of both spaces, each before and after its
-    /// parts are joined, the latents likewise, and what was seen in both spaces.
+    /// Values of one position between the projections: queries of both spaces, each before and
+    /// after its parts are joined, the latents likewise, and what was seen in both spaces.
     pub fn activations(&self) -> u64 {
         let LatentSizes { heads, rank, nope, rope, value } = self.sizes;
         let [heads, rank, nope, rope, value] =
@@ -256,8 +258,9 @@ impl LatentAttention {
         heads * of_head + 3 * (rank + rope)
     }
 
-    /// Bytes of one query's scores for one key, of all heads together: the scores and their softmax. For several positions no
-    /// device has a kernel for vectors as long as these that holds none.
+    /// Bytes of one query's scores for one key, of all heads together: the scores and their
+    /// softmax. For several positions no device has a kernel for vectors as long as these that
+    /// holds none.
     pub fn score_bytes(&self) -> u64 {
         4 * self.sizes.heads as u64 * 2
     }

@@ -21,8 +21,8 @@ pub(crate) struct LayerInputs {
 }
 
 impl LayerInputs {
-    /// `ids`, `[b, l]`, and what goes into the first layer for them, `[b, l, hidden_size]`, to the inputs
-    /// of all layers, `[b, l, layers · size]`.
+    /// `ids`, `[b, l]`, and what goes into the first layer for them, `[b, l, hidden_size]`, to the
+    /// inputs of all layers, `[b, l, layers · size]`.
     pub fn forward(&self, ids: &Indices, h: &Array) -> Result<Array> {
         let [b, l, hidden_size] = h.dims()?;
         let each = [b, l, -1, self.size];
@@ -37,7 +37,8 @@ impl LayerInputs {
         ops::reshape(&all, &[b, l, -1])
     }
 
-    /// The input of the layer at `index` among those of all, `[b, l, layers · size]`: `size` columns.
+    /// The input of the layer at `index` among those of all, `[b, l, layers · size]`: `size`
+    /// columns.
     pub fn of_layer(&self, all: &Array, index: usize) -> Result<Columns> {
         let first = index as i32 * self.size;
         Ok(Columns { of: all.share()?, range: first..first + self.size })

@@ -26,7 +26,8 @@ impl Linear {
         Linear { lora, ..self }
     }
 
-    /// The layer where it is a part of one that ranks compute together. A bias is that of all of it.
+    /// The layer where it is a part of one that ranks compute together. A bias is that of all of
+    /// it.
     pub fn together(self, together: Together) -> Self {
         Linear { together, ..self }
     }

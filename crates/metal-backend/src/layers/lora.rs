@@ -84,8 +84,8 @@ impl ExpertLora {
         adapter_row_bytes([size(a, 2), size(a, 1), size(b, 1)])
     }
 
-    /// `y`, what the experts that `indices`, `[t, e]`, name made of `x`, `[t, 1 or e, in]`, with the
-    /// adapter's part.
+    /// `y`, what the experts that `indices`, `[t, e]`, name made of `x`, `[t, 1 or e, in]`, with
+    /// the adapter's part.
     pub fn project(&self, x: &Array, y: &Array, indices: &Indices, order: Order) -> Result<Array> {
         // MLX gathers on a CPU what is f32 on both sides.
         let x = match &self.a.matrix {

@@ -15,7 +15,8 @@ pub(crate) struct MambaSizes {
     pub heads: i32,
     /// Values of a head.
     pub head_dim: i32,
-    /// Groups of neighbouring heads that share what they write into their states and read from them.
+    /// Groups of neighbouring heads that share what they write into their states and read from
+    /// them.
     pub groups: i32,
     /// Columns of a head's state.
     pub state_dim: i32,
@@ -59,8 +60,8 @@ pub(crate) struct SharedGroup {
 }
 
 impl SharedGroup {
-    /// `y`, `[…, n]`, this rank's values of a group, normed beside those of the others: ranks sum the squares of each
-    /// group.
+    /// `y`, `[…, n]`, this rank's values of a group, normed beside those of the others: ranks sum
+    /// the squares of each group.
     fn normed(&self, norm: &RmsNorm, y: &Array) -> Result<Array> {
         let values = ops::astype(y, Dtype::F32)?;
         let squares = ops::sum(&ops::multiply(&values, &values)?, -1, true)?;
@@ -76,8 +77,8 @@ impl SharedGroup {
     }
 }
 
-/// A Mamba 2 layer (arXiv 2405.21060): a projection, a short convolution, the selective scan, and a norm
-/// beside a gate.
+/// A Mamba 2 layer (arXiv 2405.21060): a projection, a short convolution, the selective scan, and a
+/// norm beside a gate.
 #[derive(Debug)]
 pub(crate) struct Mamba2 {
     pub sizes: MambaSizes,
@@ -106,7 +107,8 @@ pub(crate) struct Mamba2 {
 }
 
 impl Mamba2 {
-    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l` positions on.
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l`
+    /// positions on.
     pub fn forward(
         &self,
         x: &Array,
@@ -179,8 +181,8 @@ impl Mamba2 {
     }
 
     /// Values of one position between the projections: what `in_proj` gives, twice where it is
-    /// multiplied, what passes the convolution before and behind it, the result in three forms, and steps
-    /// and decays in F32.
+    /// multiplied, what passes the convolution before and behind it, the result in three forms, and
+    /// steps and decays in F32.
     pub fn activations(&self) -> u64 {
         let (inner, mixed) = (self.sizes.inner() as u64, self.sizes.mixed() as u64);
         let heads = self.sizes.heads as u64;

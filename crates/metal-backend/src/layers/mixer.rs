@@ -8,8 +8,8 @@ use super::{
 };
 use crate::cache::{Slot, State, StateSpec};
 
-/// One token mixer of a block: what it computes, what it remembers and what it costs. A closed set: the
-/// compiler finds every place that has to know a new one.
+/// One token mixer of a block: what it computes, what it remembers and what it costs. A closed set:
+/// the compiler finds every place that has to know a new one.
 #[derive(Debug)]
 pub(crate) enum Mixer {
     /// Softmax attention over keys and values.
@@ -74,8 +74,8 @@ impl From<SideBySide> for Mixer {
 }
 
 impl Mixer {
-    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` remembers `l` more
-    /// positions.
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` remembers `l`
+    /// more positions.
     pub fn forward(
         &self,
         x: &Array,
@@ -196,8 +196,8 @@ impl Mixer {
         })
     }
 
-    /// The slot that `l` positions of each row in `dtype` write in place, where attention does and nothing else is
-    /// remembered: a pass of such layers can be captured.
+    /// The slot that `l` positions of each row in `dtype` write in place, where attention does and
+    /// nothing else is remembered: a pass of such layers can be captured.
     pub fn chunk_slot(
         &self,
         dtype: Dtype,

@@ -19,7 +19,8 @@ pub(crate) enum GateUp<L> {
 }
 
 impl<L> GateUp<L> {
-    /// Bytes that the products take, where `of` tells those of one; separate ones may be computed at once.
+    /// Bytes that the products take, where `of` tells those of one; separate ones may be computed
+    /// at once.
     pub fn workspace(&self, of: impl Fn(&L) -> Workspace) -> Workspace {
         match self {
             GateUp::Separate { gate_proj, up_proj } => of(gate_proj).and(of(up_proj)),

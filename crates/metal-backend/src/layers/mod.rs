@@ -1,5 +1,5 @@
-//! The parts that models are made of. Each says what it computes, what it remembers and what it costs;
-//! model files only name them.
+//! The parts that models are made of. Each says what it computes, what it remembers and what it
+//! costs; model files only name them.
 
 mod altup;
 mod attention;

@@ -180,8 +180,8 @@ impl Moe {
         self.down_proj.forward(&inner, indices, order)
     }
 
-    /// `x`, `[t, hidden_size]`, by the experts `indices`, `[t, e]`, with one row for each choice, in
-    /// the order of the experts: what uses the same weights comes together.
+    /// `x`, `[t, hidden_size]`, by the experts `indices`, `[t, e]`, with one row for each choice,
+    /// in the order of the experts: what uses the same weights comes together.
     fn in_order(&self, x: &Array, indices: &Indices) -> Result<Array> {
         let [t, e] = indices.dims()?;
         let [_, hidden] = x.dims()?;

@@ -34,7 +34,8 @@ impl RmsNorm {
         }
     }
 
-    /// [`forward`](Self::forward) by our own kernel for CUDA where there is one, so that a captured step can hold it.
+    /// [`forward`](Self::forward) by our own kernel for CUDA where there is one, so that a captured
+    /// step can hold it.
     pub fn kept(&self, x: &Array) -> Result<Array> {
         match self.weights() {
             Some(Norm { weight, eps })

@@ -14,7 +14,8 @@ pub(crate) enum OutputGate {
     BesideQueries,
     /// The sigmoid of a projection of what queries are made of, to a value for each of the output.
     Sigmoid(Linear),
-    /// `ln(1 + exp(x))` in F32 of such a projection, to a value for each of the output or for each head.
+    /// `ln(1 + exp(x))` in F32 of such a projection, to a value for each of the output or for each
+    /// head.
     Softplus(Linear),
 }
 
@@ -32,7 +33,8 @@ impl OutputGate {
         self.linear().map(|_| fusion.prologue(x)).transpose()
     }
 
-    /// The queries of `q`, and the gate of each value or of each head, `[b, l, …]`, with what it does.
+    /// The queries of `q`, and the gate of each value or of each head, `[b, l, …]`, with what it
+    /// does.
     pub fn values(
         &self,
         q: Columns,

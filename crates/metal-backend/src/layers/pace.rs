@@ -1,8 +1,8 @@
 //! Bounds the values that a device holds at once to those of few layers, not of a whole pass.
 //!
-//! A GPU keeps what a queued operation reads until it has run, and the host queues much faster than the device
-//! computes. Without a wait, the activations of all layers and the unpacked form of all packed matrices are
-//! held together.
+//! A GPU keeps what a queued operation reads until it has run, and the host queues much faster than
+//! the device computes. Without a wait, the activations of all layers and the unpacked form of all
+//! packed matrices are held together.
 
 use mlx_ffi::{Array, Result, async_eval, eval_all};
 

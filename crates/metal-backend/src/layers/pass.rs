@@ -66,7 +66,8 @@ impl Pass {
         self.layer_inputs.is_none() && self.behind_layers.is_empty()
     }
 
-    /// Takes note that it is through all layers, which left `h` where only some positions are needed.
+    /// Takes note that it is through all layers, which left `h` where only some positions are
+    /// needed.
     pub fn end_with(&mut self, h: Array) {
         (self.stream, self.tail) = (Stream { h, normed: None }, None);
     }
@@ -76,8 +77,8 @@ impl Pass {
         self.tail.is_some()
     }
 
-    /// `[b, l, hidden_size]`, as the last layer left it; `[positions, 1, hidden_size]` behind all layers
-    /// where only some positions are needed.
+    /// `[b, l, hidden_size]`, as the last layer left it; `[positions, 1, hidden_size]` behind all
+    /// layers where only some positions are needed.
     pub fn h(&self) -> &Array {
         &self.stream.h
     }

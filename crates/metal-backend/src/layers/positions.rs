@@ -178,8 +178,8 @@ impl Positions {
         self.offsets.windows(2).any(|pair| pair[0] != pair[1])
     }
 
-    /// The first positions, `[b]`, where the rows differ. Made only now: on CUDA it takes a step's time
-    /// to bring it to the device.
+    /// The first positions, `[b]`, where the rows differ. Made only now: on CUDA it takes a step's
+    /// time to bring it to the device.
     pub fn each(&self) -> Result<Option<&Array>> {
         if !self.differ() {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Capture and replay of prompts: passes are filled up to a few lengths, so that one is like another.
+//! Capture and replay of prompts: passes are filled up to a few lengths, so that one is like
+//! another.
 
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Error, Recorded, Replay, Result, async_eval};
@@ -12,15 +13,17 @@ const LENGTHS: [i32; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 10
 const WORTH_CAPTURING: usize = 3;
 /// Passes alike until the next try, where one has none of the form that can be captured.
 const UNTIL_NEXT: usize = 64;
-/// The most captures that are kept: one of each length, and some of several rows. Each holds what a pass
-/// makes between its inputs and its end: `/health` told 0.64 GB more with 24 of them than with eight (Qwen3-0.6B).
+/// The most captures that are kept: one of each length, and some of several rows. Each holds what a
+/// pass makes between its inputs and its end: `/health` told 0.64 GB more with 24 of them than with
+/// eight (Qwen3-0.6B).
 const MOST_CAPTURED: usize = 16;
 /// The most kinds of passes of which it is known how often they came.
 const MOST_KNOWN: usize = 32;
-/// The most products of a layer's values and a pass's positions for which the host takes longer than the device: an H100
-/// computes so many in about the time in which the host sends a layer.
+/// The most products of a layer's values and a pass's positions for which the host takes longer
+/// than the device: an H100 computes so many in about the time in which the host sends a layer.
 const MOST_PRODUCTS: u64 = 25_000_000_000;
-/// Times of that for each of several ranks, which share the products and ask each other before they send anything.
+/// Times of that for each of several ranks, which share the products and ask each other before they
+/// send anything.
 const OF_RANK: u64 = 5;
 
 /// The key of a captured prefill: two passes with equal keys replay the same graph.
@@ -36,8 +39,8 @@ pub(crate) struct PassForm {
 }
 
 impl PassForm {
-    /// The form of the pass of `model` that has room for `columns` positions of each row, where the host takes longer for
-    /// one than the device.
+    /// The form of the pass of `model` that has room for `columns` positions of each row, where the
+    /// host takes longer for one than the device.
     pub fn of(
         model: &Decoder,
         [rows, columns, ends]: [usize; 3],
@@ -51,8 +54,9 @@ impl PassForm {
     }
 }
 
-/// The captured passes of prompts. Their buffers are other ones each time, and captures follow them. Where ranks sum on
-/// GPUs, all of them capture the same passes and replay them at the same times.
+/// The captured passes of prompts. Their buffers are other ones each time, and captures follow
+/// them. Where ranks sum on GPUs, all of them capture the same passes and replay them at the same
+/// times.
 #[derive(Debug, Default)]
 pub(crate) struct PromptCaptures {
     /// Those ranks.
@@ -151,8 +155,8 @@ impl PromptCaptures {
         })
     }
 
-    /// Takes note of a pass that can have this form. True where it is captured, or is to be: then it is worth it to fill it
-    /// up.
+    /// Takes note of a pass that can have this form. True where it is captured, or is to be: then
+    /// it is worth it to fill it up.
     ///
     /// # Errors
     /// A rank that is lost.
@@ -177,8 +181,8 @@ impl PromptCaptures {
         self.all(is_worth_it)
     }
 
-    /// The hidden states with which rows end behind the pass that was noted last, where one like it is captured; the next
-    /// replay overwrites them.
+    /// The hidden states with which rows end behind the pass that was noted last, where one like it
+    /// is captured; the next replay overwrites them.
     ///
     /// # Errors
     /// Those of MLX and of CUDA; a rank that is lost.
@@ -301,8 +305,8 @@ mod tests {
             range.map(move |at| ((at * 7 + row * 13) % 90) as u32)
         }
 
-        /// The logits behind each row's last id and, of one row, of the step after that. Passes are `filled` up to so many
-        /// positions, and captured; whether this one was replayed.
+        /// The logits behind each row's last id and, of one row, of the step after that. Passes are
+        /// `filled` up to so many positions, and captured; whether this one was replayed.
         fn logits(&self, mut filled: Option<(i32, &mut PromptCaptures)>) -> (Vec<f32>, bool) {
             let Prompts { model, before, parts } = *self;
             let specs: Vec<StateSpec> =
@@ -378,7 +382,8 @@ mod tests {
     fn what_fills_a_pass_up_leaves_no_trace() {
         use_device(Device::Cpu).expect("a CPU");
         for config in [GEMMA, QWEN] {
-            // In bf16, processors that sum products of other numbers of rows in another order round them otherwise.
+            // In bf16, processors that sum products of other numbers of rows in another order round
+            // them otherwise.
             let model = decoder_in(config, Kernels::CPU, Some(Dtype::F32));
             for (before, parts) in [(0, &[5][..]), (0, &[16]), (45, &[11]), (3, &[9, 14, 2])] {
                 let prompts = Prompts { model: &model, before, parts };

@@ -46,8 +46,8 @@ impl Qkv {
         }
     }
 
-    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, and keys and values of `kv_dim` where the
-    /// layer makes its own. The prologue of `fusion` comes first.
+    /// `x`, `[b, l, hidden_size]`, to queries of `q_dim` columns, and keys and values of `kv_dim`
+    /// where the layer makes its own. The prologue of `fusion` comes first.
     pub fn forward(
         &self,
         x: &Array,

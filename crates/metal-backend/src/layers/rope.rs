@@ -182,7 +182,8 @@ impl Rope {
         self.pairs == RopePairs::Neighbours
     }
 
-    /// The longest sequence whose positions have [`RopeFactors::Short`], where longer ones have others.
+    /// The longest sequence whose positions have [`RopeFactors::Short`], where longer ones have
+    /// others.
     pub fn original_context(&self) -> Option<i32> {
         self.long.as_ref().map(|(_, original)| *original)
     }

@@ -9,10 +9,11 @@ pub(crate) enum Routing {
     Probabilities,
     /// The most likely experts, by their probabilities among the chosen.
     Normalised,
-    /// The most likely experts, by their probabilities among the chosen, from logits that were never
-    /// compared with those of all (gpt-oss): rounding differs.
+    /// The most likely experts, by their probabilities among the chosen, from logits that were
+    /// never compared with those of all (gpt-oss): rounding differs.
     Logits,
-    /// As `Logits`, the weight of each expert being multiplied with its own of these, `[experts]` (Gemma 4).
+    /// As `Logits`, the weight of each expert being multiplied with its own of these, `[experts]`
+    /// (Gemma 4).
     ScaledLogits(Array),
     /// The best scores, which a correction and groups may change for the choice alone.
     Scored(ScoredRouting),
@@ -42,8 +43,8 @@ pub(crate) enum Score {
     CappedSigmoid(f32),
 }
 
-/// Groups of neighbouring experts, of which only the best are chosen from. A group is as good as its
-/// two best experts together.
+/// Groups of neighbouring experts, of which only the best are chosen from. A group is as good as
+/// its two best experts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExpertGroups {
     /// Groups that there are; each has two experts or more.
@@ -53,7 +54,8 @@ pub(crate) struct ExpertGroups {
 }
 
 impl Routing {
-    /// How our own kernels for CUDA choose `count` experts by `logits`, `[…, experts]`, where they know that.
+    /// How our own kernels for CUDA choose `count` experts by `logits`, `[…, experts]`, where they
+    /// know that.
     pub fn on_cuda(&self, logits: &Array, count: i32) -> Option<cuda::Router<'_>> {
         self.as_router(count).filter(|router| cuda::takes_route(logits, router))
     }
@@ -154,7 +156,8 @@ impl ScoredRouting {
 }
 
 impl ExpertGroups {
-    /// `scores`, `[t, experts]`, with those of the groups that are not chosen from below all others.
+    /// `scores`, `[t, experts]`, with those of the groups that are not chosen from below all
+    /// others.
     fn mask(self, scores: &Array) -> Result<Array> {
         let [t, experts] = scores.dims()?;
         let size = experts / self.count;

@@ -7,8 +7,9 @@ use mlx_ffi::{Array, Result, ops};
 /// The inputs of a pass of one row beside its ids.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// The vectors that stand for pictures, `[1 + deep, n, hidden_size]`, and the columns in whose place, in
-    /// ascending order. The first ones stand there, the others are added behind the first layers.
+    /// The vectors that stand for pictures, `[1 + deep, n, hidden_size]`, and the columns in whose
+    /// place, in ascending order. The first ones stand there, the others are added behind the first
+    /// layers.
     pub features: Vec<(Range<i32>, Array)>,
     /// For each column, the positions that rotations take instead of its own: by time, row and
     /// column.
@@ -54,7 +55,8 @@ impl Seen {
     }
 }
 
-/// Those vectors of a picture, `[1 + deep, n, hidden_size]`, that are for so many layers: `[1, n, hidden_size]`.
+/// Those vectors of a picture, `[1 + deep, n, hidden_size]`, that are for so many layers: `[1, n,
+/// hidden_size]`.
 fn of_layer(features: &Array, layers: i32) -> Result<Array> {
     ops::slice_axis(features, 0, layers, layers + 1)
 }

@@ -26,7 +26,8 @@ pub(crate) struct ShortConvolution {
 }
 
 impl ShortConvolution {
-    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l` positions on.
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. `state` goes `l`
+    /// positions on.
     pub fn forward(
         &self,
         x: &Array,
@@ -63,8 +64,8 @@ impl ShortConvolution {
         RecurrentSpec { convolution: [taps - 1, channels], state: None }
     }
 
-    /// Values of one position between the projections: three parts, the gated inputs, their convolution
-    /// and what passes its gate.
+    /// Values of one position between the projections: three parts, the gated inputs, their
+    /// convolution and what passes its gate.
     pub fn activations(&self) -> u64 {
         6 * self.sizes[1] as u64
     }

@@ -23,8 +23,8 @@ pub(crate) struct SideBySide {
 }
 
 impl SideBySide {
-    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. Both parts of the state remember
-    /// `l` more positions.
+    /// `x` is `[b, l, hidden_size]`; so is the result, with its `fusion`. Both parts of the state
+    /// remember `l` more positions.
     pub fn forward(
         &self,
         x: &Array,

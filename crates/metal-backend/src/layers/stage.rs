@@ -1,7 +1,8 @@
-//! A stretch of the layers, where several ranks have one each, one behind the other (pipeline parallelism).
+//! A stretch of the layers, where several ranks have one each, one behind the other (pipeline
+//! parallelism).
 //!
-//! The first rank has the embeddings, the last one the output layer. A rank sends the hidden states behind its last
-//! layer to the next one. Of all other layers it has neither weights nor states.
+//! The first rank has the embeddings, the last one the output layer. A rank sends the hidden states
+//! behind its last layer to the next one. Of all other layers it has neither weights nor states.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -52,8 +53,8 @@ impl PartBytes {
         }
     }
 
-    /// The layers of each of `ranks` ranks, so that the rank with the most bytes has as few as it may; `None`: fewer
-    /// layers than ranks.
+    /// The layers of each of `ranks` ranks, so that the rank with the most bytes has as few as it
+    /// may; `None`: fewer layers than ranks.
     fn stretches(&self, ranks: usize) -> Option<Vec<Range<usize>>> {
         let count = self.layers.len();
         if ranks == 0 || count < ranks {
@@ -65,7 +66,8 @@ impl PartBytes {
             let last = if layers.end == count { head } else { 0 };
             first + last + self.layers[layers].iter().sum::<u64>()
         };
-        // For each number of layers, the least that the heaviest of the ranks so far has, and where its last one begins.
+        // For each number of layers, the least that the heaviest of the ranks so far has, and where
+        // its last one begins.
         let mut least: Vec<Option<(u64, usize)>> =
             (0..=count).map(|end| (end > 0).then(|| (bytes(0..end), 0))).collect();
         let mut begins = Vec::with_capacity(ranks);
@@ -102,7 +104,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// This rank's stretch of a model whose parts have so many bytes; `None`: it has fewer layers than there are ranks.
+    /// This rank's stretch of a model whose parts have so many bytes; `None`: it has fewer layers
+    /// than there are ranks.
     pub fn of(ranks: Group, bytes: &PartBytes) -> Option<Stage> {
         Some(Stage { all: bytes.stretches(ranks.size())?, ranks })
     }
@@ -189,7 +192,8 @@ impl Stage {
         self.ranks.receive(shape, dtype, self.ranks.rank() - 1)
     }
 
-    /// `h` of `dtype`, behind this rank's last layer, which the next rank gets once it is evaluated.
+    /// `h` of `dtype`, behind this rank's last layer, which the next rank gets once it is
+    /// evaluated.
     ///
     /// # Errors
     /// Another type, which the next rank would not know of.
@@ -212,7 +216,8 @@ pub(crate) struct LastLogits {
 }
 
 impl LastLogits {
-    /// The logits, F32, in the first rank and in the last one, which has them. Others have an array of that shape.
+    /// The logits, F32, in the first rank and in the last one, which has them. Others have an array
+    /// of that shape.
     pub fn of_all(&self, own: &Array) -> Result<Array> {
         let (rank, last) = (self.ranks.rank(), self.ranks.size() - 1);
         if rank == last {
@@ -221,8 +226,8 @@ impl LastLogits {
         if rank == 0 { self.ranks.receive(own.shape(), Dtype::F32, last) } else { own.share() }
     }
 
-    /// The `count` most likely ids of each row, `[rows, vocab_size]`, in the first rank and in the last one, which has the
-    /// logits.
+    /// The `count` most likely ids of each row, `[rows, vocab_size]`, in the first rank and in the
+    /// last one, which has the logits.
     pub fn top(&self, own: &Array, count: i32) -> Result<TopLogits> {
         let (rank, last) = (self.ranks.rank(), self.ranks.size() - 1);
         let shape = [1, own.rows(), 2 * count + 1];
@@ -234,7 +239,8 @@ impl LastLogits {
         TopLogits::of_sent(&sent, self.vocab_size)
     }
 
-    /// The most likely id of each row of the last rank's logits, `[rows, vocab_size]`: `[rows]`. Only ids are sent.
+    /// The most likely id of each row of the last rank's logits, `[rows, vocab_size]`: `[rows]`.
+    /// Only ids are sent.
     pub fn most_likely(&self, own: &Array) -> Result<Indices> {
         let last = self.ranks.size() - 1;
         if self.ranks.rank() == last {

@@ -14,8 +14,8 @@ const MOST_KINDS: usize = 4;
 /// The offsets of some rows' steps, kept on the device so that no step has to bring them there.
 #[derive(Debug, Default)]
 pub(crate) struct StepOffsets {
-    /// For each kind of layer: each row's first position, and what its positions are more than their
-    /// indices.
+    /// For each kind of layer: each row's first position, and what its positions are more than
+    /// their indices.
     rows: Vec<(Vec<i32>, Array)>,
     /// Zeros for kernels that count.
     counters: Option<Counters>,
@@ -24,8 +24,9 @@ pub(crate) struct StepOffsets {
 }
 
 impl StepOffsets {
-    /// The index `at` on the device, which layers of one kind share. A step's is `counted` there from the last step's:
-    /// what comes from the host for each step would have to wait for the device.
+    /// The index `at` on the device, which layers of one kind share. A step's is `counted` there
+    /// from the last step's: what comes from the host for each step would have to wait for the
+    /// device.
     fn end(&mut self, at: i32, counted: bool) -> Result<Array> {
         if let Some((_, array)) = self.ends.iter().find(|(end, _)| *end == at) {
             return array.share();

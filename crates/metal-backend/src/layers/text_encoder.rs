@@ -5,9 +5,9 @@ use mlx_ffi::{Array, Device, Indices, Result, ops};
 use super::{Decoder, Encoder, LayerNorm, Linear, Padding, Texts};
 use crate::kernels::{Activation, Kernels};
 
-/// A group of texts takes as much time as so many more positions. On CUDA the host needs some 60 µs for its
-/// operations in each layer, in which the device computes several hundred positions; lengths are rounded, because
-/// products of other sizes are slow there.
+/// A group of texts takes as much time as so many more positions. On CUDA the host needs some 60 µs
+/// for its operations in each layer, in which the device computes several hundred positions;
+/// lengths are rounded, because products of other sizes are slow there.
 const PADDING: Padding = Padding { group: 64, multiple: 1 };
 const PADDING_ON_CUDA: Padding = Padding { group: 512, multiple: 8 };
 
@@ -21,8 +21,8 @@ pub(crate) enum TextEncoder {
 }
 
 impl TextEncoder {
-    /// `ids` of whole texts, one behind the other, to the states of the row that `texts` make, `[1, l, hidden_size]`.
-    /// `kinds` say of each id which text of a pair it belongs to.
+    /// `ids` of whole texts, one behind the other, to the states of the row that `texts` make, `[1,
+    /// l, hidden_size]`. `kinds` say of each id which text of a pair it belongs to.
     pub fn encode(&self, ids: &[u32], kinds: &[u32], texts: &Texts) -> Result<Array> {
         let ids = Indices::from_u32(&texts.laid(ids), &[1, texts.row()])?;
         match self {

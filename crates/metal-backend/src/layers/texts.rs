@@ -39,8 +39,8 @@ impl Texts {
         Texts { rooms: lengths.clone(), lengths }
     }
 
-    /// Texts of so many positions each. Neighbours get rooms of one size where that takes less time than to attend to
-    /// them by themselves.
+    /// Texts of so many positions each. Neighbours get rooms of one size where that takes less time
+    /// than to attend to them by themselves.
     pub fn padded(lengths: Vec<i32>, by: Padding) -> Texts {
         let rounded = |length: &i32| (length + by.multiple - 1) / by.multiple * by.multiple;
         let rooms: Vec<i32> = lengths.iter().map(rounded).collect();
@@ -48,7 +48,8 @@ impl Texts {
             .chunk_by(|one, next| one == next)
             .map(|run| (i64::from(run[0]), run.len() as i64))
             .collect();
-        // Of the first so many runs: the least positions, with those of each group, and where the last group begins.
+        // Of the first so many runs: the least positions, with those of each group, and where the
+        // last group begins.
         let mut best = vec![(0, 0)];
         for end in 1..=runs.len() {
             let (mut longest, mut count) = (0, 0);

@@ -18,7 +18,8 @@ pub(crate) struct TopLogits {
 }
 
 impl TopLogits {
-    /// The log probabilities of all ids, `[rows, vocab_size]`: of those that are not here, as if they were impossible.
+    /// The log probabilities of all ids, `[rows, vocab_size]`: of those that are not here, as if
+    /// they were impossible.
     pub fn spread(&self) -> Result<Array> {
         let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
         let none = ops::broadcast_to(&lowest, &[self.logprobs.rows(), self.vocab_size])?;

@@ -71,8 +71,9 @@ impl Tower {
         })
     }
 
-    /// Takes a picture through its next block, and waits for it; on a GPU, for an earlier one. At the end, `[n, t, hidden_size]` of the
-    /// language model: the vectors in the picture's places, then those for each of the first layers.
+    /// Takes a picture through its next block, and waits for it; on a GPU, for an earlier one. At
+    /// the end, `[n, t, hidden_size]` of the language model: the vectors in the picture's places,
+    /// then those for each of the first layers.
     pub fn advance(&self, look: &mut Look) -> Result<Option<Array>> {
         if let Some(block) = self.blocks.get(look.block) {
             let next = self.blocks.get(look.block + 1);

@@ -34,7 +34,8 @@ impl OwnIds {
         })
     }
 
-    /// The vectors of `ids`, `[…]`, each of which one rank has: `[…, n]`. `of_rows` gives those of this rank's rows.
+    /// The vectors of `ids`, `[…]`, each of which one rank has: `[…, n]`. `of_rows` gives those of
+    /// this rank's rows.
     pub fn embed(
         &self,
         ids: &Indices,
@@ -57,7 +58,8 @@ pub(crate) enum SplitLogits {
 }
 
 impl SplitLogits {
-    /// The logits of all ids, `[…, vocab_size]`, in the first rank at least, of what this rank computed.
+    /// The logits of all ids, `[…, vocab_size]`, in the first rank at least, of what this rank
+    /// computed.
     pub fn of_all(&self, own: &Array) -> Result<Array> {
         match self {
             SplitLogits::OfIds(logits) => logits.of_all(own),
@@ -65,7 +67,8 @@ impl SplitLogits {
         }
     }
 
-    /// The most likely id of each row of what this rank computed, `[rows, …]`, beside the others: `[rows]`.
+    /// The most likely id of each row of what this rank computed, `[rows, …]`, beside the others:
+    /// `[rows]`.
     pub fn most_likely(&self, own: &Array) -> Result<Indices> {
         match self {
             SplitLogits::OfIds(logits) => logits.most_likely(own),
@@ -73,8 +76,9 @@ impl SplitLogits {
         }
     }
 
-    /// The `count` most likely ids of each row, at most [`fewest`](Self::fewest), of what this rank computed, `[rows, …]`,
-    /// beside the others: in the first rank at least. Only those are sent that may be among them.
+    /// The `count` most likely ids of each row, at most [`fewest`](Self::fewest), of what this rank
+    /// computed, `[rows, …]`, beside the others: in the first rank at least. Only those are sent
+    /// that may be among them.
     pub fn top(&self, own: &Array, count: i32) -> Result<TopLogits> {
         match self {
             SplitLogits::OfIds(logits) => logits.top(own, count),
@@ -82,7 +86,8 @@ impl SplitLogits {
         }
     }
 
-    /// The fewest ids of which a rank computes logits; 0 where there are more ids than ranks can number.
+    /// The fewest ids of which a rank computes logits; 0 where there are more ids than ranks can
+    /// number.
     pub fn fewest(&self) -> usize {
         let (vocab_size, count) = match self {
             SplitLogits::OfIds(OwnLogits { ranks, columns, vocab_size, .. }) => {
@@ -127,8 +132,8 @@ impl OwnLogits {
         ops::reshape(&ops::slice_axis(&all, 1, 0, *vocab_size)?, &shape)
     }
 
-    /// The most likely id of each row of this rank's logits, `[rows, …]`, beside those of the others: `[rows]`. Only each
-    /// rank's largest one is sent.
+    /// The most likely id of each row of this rank's logits, `[rows, …]`, beside those of the
+    /// others: `[rows]`. Only each rank's largest one is sent.
     pub fn most_likely(&self, own: &Array) -> Result<Indices> {
         let best = ops::argmax(own, -1, false)?;
         let value = ops::take_along_axis(own, &best.expand_dims(-1)?, -1)?;
@@ -136,7 +141,8 @@ impl OwnLogits {
         self.ranks.index_of_largest(&value, &best, self.first, self.vocab_size)
     }
 
-    /// The most likely ids of each row of this rank's logits, `[rows, …]`, beside those of the others: as many of each rank.
+    /// The most likely ids of each row of this rank's logits, `[rows, …]`, beside those of the
+    /// others: as many of each rank.
     fn top(&self, own: &Array, count: i32) -> Result<TopLogits> {
         let sent = self.ranks.all_gather(&own_top(own, self.first, count)?)?;
         TopLogits::of_sent(&sent, self.vocab_size)

@@ -53,7 +53,8 @@ impl Weight {
 }
 
 impl Weight {
-    /// Bytes that a product of activations of `dtype` takes, with so many for each row of an adapter's.
+    /// Bytes that a product of activations of `dtype` takes, with so many for each row of an
+    /// adapter's.
     pub fn workspace(&self, dtype: Dtype, adapter_row: u64) -> Workspace {
         let (Matrix::Quantized(packed), Some(from)) =
             (&self.matrix, self.kernels.unpacked_from(dtype))

@@ -9,8 +9,8 @@ use crate::cache::{View, Visible};
 use crate::kernels::{Columns, Kernels};
 
 impl Attention {
-    /// `x`, `[1, l, hidden_size]`, is of whole texts; so is the result, with its `fusion`. Nothing is
-    /// remembered.
+    /// `x`, `[1, l, hidden_size]`, is of whole texts; so is the result, with its `fusion`. Nothing
+    /// is remembered.
     pub fn within_texts(
         &self,
         x: &Array,
@@ -72,8 +72,8 @@ impl Attention {
         ops::reshape(&out, &[1, count * length, -1])
     }
 
-    /// Heads of queries, keys and values at their positions, `[1, n, l, head_dim]` each. They are copied only
-    /// where they are normed or rotated: nothing remembers them.
+    /// Heads of queries, keys and values at their positions, `[1, n, l, head_dim]` each. They are
+    /// copied only where they are normed or rotated: nothing remembers them.
     fn heads_within(
         &self,
         Projected { q, k, v, .. }: &Projected,

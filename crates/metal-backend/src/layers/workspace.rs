@@ -47,9 +47,9 @@ impl Workspace {
     }
 }
 
-/// Bytes of one row on its way through an adapter's `[in, rank]` and `[rank, out]`: the row itself and what
-/// comes of it, in f32 where the adapter's type is not the model's, and the part that is added, in two
-/// types.
+/// Bytes of one row on its way through an adapter's `[in, rank]` and `[rank, out]`: the row itself
+/// and what comes of it, in f32 where the adapter's type is not the model's, and the part that is
+/// added, in two types.
 pub(super) fn adapter_row_bytes([input, rank, output]: [u64; 3]) -> u64 {
     4 * (input + rank + 2 * output)
 }

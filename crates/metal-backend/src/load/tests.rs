@@ -18,7 +18,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vision")
 }
 
-/// The distance of what the tower of `name` makes of each picture from what the reference makes of it.
+/// The distance of what the tower of `name` makes of each picture from what the reference makes of
+/// it.
 fn distances(name: &str, kernels: Kernels) -> Vec<(String, f32)> {
     use_device(Device::Cpu).expect("a CPU");
     let files = ModelFiles::Folder(root().join("models").join(name));

@@ -191,8 +191,8 @@ fn with_pictures(
     Ok(prompt)
 }
 
-/// The message with a mark in the place of each picture, which is added to `pictures`. A template may pass
-/// over what is no text, which would ignore it silently.
+/// The message with a mark in the place of each picture, which is added to `pictures`. A template
+/// may pass over what is no text, which would ignore it silently.
 fn without_pictures(message: &Message, pictures: &mut Vec<EncodedPicture>) -> Result<Message> {
     let Value::Array(parts) = &message.content else { return Ok(message.clone()) };
     let part = |part: &Value| {

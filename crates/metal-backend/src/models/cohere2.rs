@@ -1,5 +1,5 @@
-//! Command R7B and A: attention and feed-forward network see the same norm and add at once; one layer
-//! of four sees everything and no positions.
+//! Command R7B and A: attention and feed-forward network see the same norm and add at once; one
+//! layer of four sees everything and no positions.
 
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::{Error, Result};

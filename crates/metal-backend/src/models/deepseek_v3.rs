@@ -6,8 +6,8 @@ use crate::layers::Decoder;
 use crate::shape::{LatentParts, Mixture, Shape};
 use crate::weights::Weights;
 
-/// Builds the model under the names of `DeepseekV3ForCausalLM`; the layers that predict further tokens
-/// are left aside.
+/// Builds the model under the names of `DeepseekV3ForCausalLM`; the layers that predict further
+/// tokens are left aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let defaults = [("first_k_dense_replace", 3), ("n_group", 8), ("topk_group", 4)];
     let config = config.with_defaults(&defaults).with_default_number("routed_scaling_factor", 2.5);

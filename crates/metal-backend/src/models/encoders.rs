@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::layers::{ClassHead, TextEncoder};
 use crate::weights::Weights;
 
-/// Builds a model from its config and takes its weights, and those of its head where it scores pairs.
+/// Builds a model from its config and takes its weights, and those of its head where it scores
+/// pairs.
 type Load = fn(&Config, &Weights) -> Result<(TextEncoder, Option<ClassHead>)>;
 
 /// Each `model_type` with its builder.
@@ -22,8 +23,8 @@ pub(crate) fn encoder_named(name: &str) -> Option<&'static str> {
     REGISTRY.iter().map(|(known, _)| *known).find(|known| *known == name)
 }
 
-/// Builds the model that `config` describes from `weights`, where its architecture is one of these. The head
-/// is there where the checkpoint scores pairs by one.
+/// Builds the model that `config` describes from `weights`, where its architecture is one of these.
+/// The head is there where the checkpoint scores pairs by one.
 ///
 /// # Errors
 /// A config or a tensor that does not fit.

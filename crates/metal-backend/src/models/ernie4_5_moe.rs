@@ -1,5 +1,5 @@
-//! ERNIE 4.5 MoE: neighbouring values are rotated together, and some layers have a mixture of experts
-//! with a corrected choice, beside experts that all positions pass.
+//! ERNIE 4.5 MoE: neighbouring values are rotated together, and some layers have a mixture of
+//! experts with a corrected choice, beside experts that all positions pass.
 
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! EXAONE 4: norms behind both halves of a block and over each head; where some layers have a sliding
-//! window, the others do not see positions.
+//! EXAONE 4: norms behind both halves of a block and over each head; where some layers have a
+//! sliding window, the others do not see positions.
 
 use crate::config::Config;
 use crate::error::Result;
@@ -33,8 +33,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     })
 }
 
-/// The layers in turn: `L` for one with a window, `G` for one without. A number says how many layers
-/// the turn has, the last one without a window.
+/// The layers in turn: `L` for one with a window, `G` for one without. A number says how many
+/// layers the turn has, the last one without a window.
 fn pattern(config: &Config) -> Result<Vec<u8>> {
     const KEY: &str = "sliding_window_pattern";
     let Some(value) = config.get(KEY) else { return Ok(Vec::new()) };

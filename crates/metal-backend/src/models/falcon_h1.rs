@@ -1,4 +1,5 @@
-//! Falcon H1: each layer is a Mamba 2 layer and attention side by side, with factors nearly everywhere.
+//! Falcon H1: each layer is a Mamba 2 layer and attention side by side, with factors nearly
+//! everywhere.
 
 use crate::config::Config;
 use crate::error::{Error, Result};

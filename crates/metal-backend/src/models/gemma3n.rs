@@ -1,6 +1,6 @@
-//! Gemma 3n: several residual streams, of which a layer computes one; a projection of low rank beside
-//! attention; an input of its own for each layer; sparse activations in the first layers, and no keys in
-//! the last ones.
+//! Gemma 3n: several residual streams, of which a layer computes one; a projection of low rank
+//! beside attention; an input of its own for each layer; sparse activations in the first layers,
+//! and no keys in the last ones.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -11,7 +11,8 @@ use crate::shape::{
 };
 use crate::weights::Weights;
 
-/// Builds the language model of `Gemma3nForConditionalGeneration`; what sees and hears is left aside.
+/// Builds the language model of `Gemma3nForConditionalGeneration`; what sees and hears is left
+/// aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let Language { config, head, model } = Language::of_speech(config, w)?;
     build(&config, &head, &model)
@@ -80,7 +81,8 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
     })
 }
 
-/// Values between the projections of each layer's feed-forward network: one number, or one for each.
+/// Values between the projections of each layer's feed-forward network: one number, or one for
+/// each.
 fn widths(config: &Config, layers: i32) -> Result<Vec<i32>> {
     const KEY: &str = "intermediate_size";
     if !config.get(KEY).is_some_and(serde_json::Value::is_array) {

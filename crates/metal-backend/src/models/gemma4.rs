@@ -1,6 +1,6 @@
-//! Gemma 4: layers with a window beside ones whose heads are larger and may have their keys as values.
-//! The small models give each layer an input of its own, and the last layers no keys. The largest has a
-//! mixture of experts beside each dense network.
+//! Gemma 4: layers with a window beside ones whose heads are larger and may have their keys as
+//! values. The small models give each layer an input of its own, and the last layers no keys. The
+//! largest has a mixture of experts beside each dense network.
 
 use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::{Error, Result};
@@ -122,8 +122,8 @@ fn refuse_what_is_not_supported(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// The config with the sizes of layers without a window as keys of its own. transformers 5.23 saves them for each such layer, in
-/// `per_layer_config`.
+/// The config with the sizes of layers without a window as keys of its own. transformers 5.23 saves
+/// them for each such layer, in `per_layer_config`.
 fn far_sizes(config: &Config) -> Result<Config> {
     const KEY: &str = "per_layer_config";
     let Some(layers) = config.object(KEY)? else { return Ok(config.clone()) };
@@ -155,7 +155,8 @@ fn far_sizes(config: &Config) -> Result<Config> {
     Ok(config.with_defaults(&given.collect::<Vec<_>>()))
 }
 
-/// The positions of the layers without a window: a quarter of the pairs turns where nothing is said.
+/// The positions of the layers without a window: a quarter of the pairs turns where nothing is
+/// said.
 fn far_rope(config: &Config) -> Result<RopeConfig> {
     const THETA: f64 = 1_000_000.0;
     if config.object("rope_parameters")?.is_some() {

@@ -1,5 +1,5 @@
-//! GLM 4.5 to 4.7: a mixture of experts with sigmoid scores, corrected and in groups, beside one expert
-//! that all positions pass; the first layers are dense. A half of each head is rotated.
+//! GLM 4.5 to 4.7: a mixture of experts with sigmoid scores, corrected and in groups, beside one
+//! expert that all positions pass; the first layers are dense. A half of each head is rotated.
 
 use crate::config::Config;
 use crate::error::Result;

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::layers::Decoder;
 use crate::weights::Weights;
 
-/// Builds the model under the names of `Glm4MoeLiteForCausalLM`; the layers that predict further tokens
-/// are left aside.
+/// Builds the model under the names of `Glm4MoeLiteForCausalLM`; the layers that predict further
+/// tokens are left aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let config = config
         .with_default_number("routed_scaling_factor", 1.8)

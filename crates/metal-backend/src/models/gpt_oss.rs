@@ -1,5 +1,5 @@
-//! gpt-oss: mixtures of experts in mxfp4 with a clipped gate, a sink beside the scores of each head,
-//! every other layer with a sliding window.
+//! gpt-oss: mixtures of experts in mxfp4 with a clipped gate, a sink beside the scores of each
+//! head, every other layer with a sliding window.
 
 use crate::config::Config;
 use crate::error::{Error, Result};

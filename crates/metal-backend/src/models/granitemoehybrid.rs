@@ -1,5 +1,5 @@
-//! Granite 4: Mamba 2 layers and attention, with Granite's factors; each layer has a mixture of experts and
-//! one that all positions pass, or that one alone.
+//! Granite 4: Mamba 2 layers and attention, with Granite's factors; each layer has a mixture of
+//! experts and one that all positions pass, or that one alone.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -118,7 +118,8 @@ fn mamba(config: &Config, shape: &Shape) -> Result<(MambaSizes, MambaParts)> {
     Ok((sizes, parts))
 }
 
-/// The network under `w` whose `input_linear` has the gate's rows, then those of what it lets through.
+/// The network under `w` whose `input_linear` has the gate's rows, then those of what it lets
+/// through.
 fn shared_mlp(shape: &Shape, w: &Weights, inner: i32, activation: Activation) -> Result<Mlp> {
     let both = inner.checked_mul(2).ok_or_else(|| {
         Error::model(format!("config.json: `shared_intermediate_size` {inner} is too large"))

@@ -1,5 +1,5 @@
-//! Kimi Linear: three gated delta nets, with a decay for each value of a key, to one layer of latent
-//! attention that does not see positions; experts with corrected sigmoid scores.
+//! Kimi Linear: three gated delta nets, with a decay for each value of a key, to one layer of
+//! latent attention that does not see positions; experts with corrected sigmoid scores.
 
 use crate::config::Config;
 use crate::error::{Error, Result};

@@ -20,8 +20,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     hybrid.decoder(config, w, |w, _| hybrid.dense(w))
 }
 
-/// The width of the feed-forward networks, of which config.json states `inner`: two thirds of it, times a
-/// factor, up to the next multiple.
+/// The width of the feed-forward networks, of which config.json states `inner`: two thirds of it,
+/// times a factor, up to the next multiple.
 fn adjusted(config: &Config, inner: i32) -> Result<i32> {
     if !config.opt_flag("block_auto_adjust_ff_dim")?.unwrap_or(true) {
         return Ok(inner);
@@ -88,8 +88,8 @@ impl Hybrid {
         })
     }
 
-    /// Builds the model whose parts are under `w`. `feed_forward` builds the network under a cursor, of the
-    /// block with an index.
+    /// Builds the model whose parts are under `w`. `feed_forward` builds the network under a
+    /// cursor, of the block with an index.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -117,8 +117,8 @@ impl Hybrid {
         })
     }
 
-    /// The network under `w` that all positions pass. mlx-lm's converter gives the projections of LFM 2's
-    /// mixtures the usual names.
+    /// The network under `w` that all positions pass. mlx-lm's converter gives the projections of
+    /// LFM 2's mixtures the usual names.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

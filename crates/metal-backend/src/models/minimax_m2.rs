@@ -1,5 +1,5 @@
-//! MiniMax M2: experts with corrected sigmoid scores, norms over all queries and all keys, and a part of
-//! each head rotated.
+//! MiniMax M2: experts with corrected sigmoid scores, norms over all queries and all keys, and a
+//! part of each head rotated.
 
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
@@ -47,7 +47,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     Ok(experts.widen(decoder, inner))
 }
 
-/// The encoding of the first `rotary_dim` values of each head, or of the part that the config states.
+/// The encoding of the first `rotary_dim` values of each head, or of the part that the config
+/// states.
 fn rope(config: &Config, head_dim: i32) -> Result<RopeConfig> {
     let rope = config.partial_rope("full_attention", 5_000_000.0)?;
     let Some(dims) = config.opt_size("rotary_dim")? else { return Ok(rope) };

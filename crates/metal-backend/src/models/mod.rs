@@ -138,8 +138,9 @@ pub(crate) fn load(config: &Config, weights: &Weights) -> Result<Decoder> {
     load(config, if is_prefixed { &prefixed } else { weights })
 }
 
-/// Builds the model of whole texts that `config` describes from `weights`: an encoder, or a decoder whose
-/// layers see each text by itself. The head is there where the checkpoint scores pairs by one.
+/// Builds the model of whole texts that `config` describes from `weights`: an encoder, or a decoder
+/// whose layers see each text by itself. The head is there where the checkpoint scores pairs by
+/// one.
 ///
 /// # Errors
 /// An unknown architecture, a decoder that cannot, a config or a tensor that does not fit.

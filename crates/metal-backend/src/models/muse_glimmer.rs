@@ -1,6 +1,6 @@
-//! The language part of Muse Glimmer: normed embeddings, norms before and behind both halves of a block,
-//! queries and keys of one length, and a gated attention; every fourth layer sees everything and no
-//! positions.
+//! The language part of Muse Glimmer: normed embeddings, norms before and behind both halves of a
+//! block, queries and keys of one length, and a gated attention; every fourth layer sees everything
+//! and no positions.
 
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
@@ -9,7 +9,8 @@ use crate::layers::{Attention, Decoder, OutputGate, QkNorms};
 use crate::shape::{AttentionParts, Language, Shape, activation, windows};
 use crate::weights::Weights;
 
-/// Builds the language model of `MuseGlimmerForConditionalGeneration`; the vision tower is left aside.
+/// Builds the language model of `MuseGlimmerForConditionalGeneration`; the vision tower is left
+/// aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let vision = ["vision_tower.", "vision_adapter.", "vision_projection."];
     // Conversions may have the language part's keys outside.

@@ -1,5 +1,5 @@
-//! Nemotron H and Nemotron 3: each layer is a Mamba 2 layer, attention without positions, a network or a
-//! mixture of experts. Networks square what is above 0.
+//! Nemotron H and Nemotron 3: each layer is a Mamba 2 layer, attention without positions, a network
+//! or a mixture of experts. Networks square what is above 0.
 
 use crate::config::Config;
 use crate::error::{Error, Result};

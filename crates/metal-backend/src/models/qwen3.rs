@@ -15,8 +15,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     build(config, w, &w.at("model"), config.rope("full_attention", THETA)?)
 }
 
-/// Builds the model with its blocks under `model` and its output layer under `w`, whose positions are encoded
-/// by `rope`.
+/// Builds the model with its blocks under `model` and its output layer under `w`, whose positions
+/// are encoded by `rope`.
 pub(super) fn build(
     config: &Config,
     w: &Weights,

@@ -30,7 +30,8 @@ pub(super) fn load_text(config: &Config, w: &Weights) -> Result<Decoder> {
     build(config, w, &w.at("model"))
 }
 
-/// Builds the model of `config` whose blocks are under `model`, the output layer beside it under `w`.
+/// Builds the model of `config` whose blocks are under `model`, the output layer beside it under
+/// `w`.
 fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
     let hybrid = Hybrid::read(config, model, THETA)?;
     let act = activation(config, "hidden_act", Activation::Silu)?;

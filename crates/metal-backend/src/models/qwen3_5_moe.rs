@@ -8,7 +8,8 @@ use crate::layers::Decoder;
 use crate::shape::{Language, SharedExperts, activation, qwen_tower};
 use crate::weights::Weights;
 
-/// Builds `Qwen3_5MoeForConditionalGeneration`; the layers that predict further tokens are set aside.
+/// Builds `Qwen3_5MoeForConditionalGeneration`; the layers that predict further tokens are set
+/// aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let tower = qwen_tower(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of(config, w, &VISION)?;

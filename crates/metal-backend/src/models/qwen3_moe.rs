@@ -20,8 +20,8 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     build(config, w, &w.at("model"), (rope, routing))
 }
 
-/// Builds the model with its blocks under `model` and its output layer under `w`: how its positions are encoded,
-/// and how its experts are chosen.
+/// Builds the model with its blocks under `model` and its output layer under `w`: how its positions
+/// are encoded, and how its experts are chosen.
 pub(super) fn build(
     config: &Config,
     w: &Weights,

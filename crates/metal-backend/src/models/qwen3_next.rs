@@ -1,5 +1,5 @@
-//! Qwen 3 Next: three gated delta nets to one attention layer, with a mixture of experts in most layers
-//! and beside it one that all positions pass.
+//! Qwen 3 Next: three gated delta nets to one attention layer, with a mixture of experts in most
+//! layers and beside it one that all positions pass.
 
 use super::qwen3_5::Hybrid;
 use crate::config::Config;
@@ -12,8 +12,8 @@ use crate::weights::Weights;
 /// The default of config.json for dividing weights by their sum.
 const NORMALISES: bool = true;
 
-/// Builds the model under the names of `Qwen3NextForCausalLM`; the layers that predict further tokens are
-/// set aside.
+/// Builds the model under the names of `Qwen3NextForCausalLM`; the layers that predict further
+/// tokens are set aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let model = w.at("model");
     let hybrid = Hybrid::read(config, &model, 10_000.0)?;

@@ -1,4 +1,5 @@
-//! Qwen 3 VL: Qwen 3 whose positions have rows and columns, and to whose first layers pictures are added.
+//! Qwen 3 VL: Qwen 3 whose positions have rows and columns, and to whose first layers pictures are
+//! added.
 
 use super::qwen3;
 use super::qwen3_5::VISION;

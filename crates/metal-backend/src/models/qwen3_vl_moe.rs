@@ -8,8 +8,8 @@ use crate::layers::{Decoder, Routing};
 use crate::shape::{Language, qwen_tower};
 use crate::weights::Weights;
 
-/// Builds `Qwen3VLMoeForConditionalGeneration`. The weights of the chosen experts are divided by their sum, as
-/// transformers does without a key.
+/// Builds `Qwen3VLMoeForConditionalGeneration`. The weights of the chosen experts are divided by
+/// their sum, as transformers does without a key.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let tower = qwen_tower(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of(config, w, &VISION)?;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{Fit, Memory, Need, Spare};
 
-/// The first one of each kind that waits to begin. Times are those at which they were queued, since any one
-/// moment.
+/// The first one of each kind that waits to begin. Times are those at which they were queued, since
+/// any one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     /// A preempted row, or one whose positions are encoded otherwise now.

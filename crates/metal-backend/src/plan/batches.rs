@@ -46,12 +46,13 @@ pub(crate) struct Preemption {
     pub forgets_prefixes: bool,
     /// The slots that rows left are given up first.
     pub gives_up_slots: bool,
-    /// The rows that are preempted, one after the other: the batch, and the index in it at that time.
+    /// The rows that are preempted, one after the other: the batch, and the index in it at that
+    /// time.
     pub rows: Vec<(usize, usize)>,
 }
 
-/// Bytes to be set aside for prompts that hold nothing yet and take so many each: a slot that a row left is set aside already,
-/// and one of them joins it.
+/// Bytes to be set aside for prompts that hold nothing yet and take so many each: a slot that a row
+/// left is set aside already, and one of them joins it.
 pub(crate) fn beside_slots(batches: &[Batch], prompts: &[u64]) -> u64 {
     let of_batch = |batch: &Batch| {
         let most = batch.rows.iter().map(|row| row.soon).max().unwrap_or(0);
@@ -65,8 +66,9 @@ pub(crate) fn beside_slots(batches: &[Batch], prompts: &[u64]) -> u64 {
     prompts.iter().sum::<u64>() - in_slots.sum::<u64>()
 }
 
-/// [`preempt`], but what is kept of earlier requests gives way first, where there is such. `others`: bytes that others have, and those
-/// set aside for prompts that hold nothing yet. No row makes room for these: they begin later.
+/// [`preempt`], but what is kept of earlier requests gives way first, where there is such.
+/// `others`: bytes that others have, and those set aside for prompts that hold nothing yet. No row
+/// makes room for these: they begin later.
 pub(crate) fn make_room(
     batches: Vec<Batch>,
     [others, prompts]: [u64; 2],
@@ -80,8 +82,8 @@ pub(crate) fn make_room(
     preempt(batches, others, limit)
 }
 
-/// Sets rows back, the youngest first, until all fit into `limit` with `others` bytes beside them. The last row
-/// stays. It begins again once there is room, and goes on where it was.
+/// Sets rows back, the youngest first, until all fit into `limit` with `others` bytes beside them.
+/// The last row stays. It begins again once there is room, and goes on where it was.
 pub(super) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preemption {
     let mut out = Preemption::default();
     let all = |batches: &[Batch]| batches.iter().map(|batch| batch.rows.len()).sum::<usize>();
@@ -103,8 +105,9 @@ pub(super) fn preempt(mut batches: Vec<Batch>, others: u64, limit: u64) -> Preem
     out
 }
 
-/// The batch that rows of `joining` bytes each can join without much padding: up to `free` bytes of it, or as many as its rows have.
-/// Each batch is the bytes of its rows; `None` cannot be joined. Where `beside` batches are to be under way beside each other, others begin until there are so
+/// The batch that rows of `joining` bytes each can join without much padding: up to `free` bytes of
+/// it, or as many as its rows have. Each batch is the bytes of its rows; `None` cannot be joined.
+/// Where `beside` batches are to be under way beside each other, others begin until there are so
 /// many, and rows join the one that has the fewest.
 pub(crate) fn batch_to_join(
     joining: &[u64],

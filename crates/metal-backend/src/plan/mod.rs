@@ -1,15 +1,18 @@
 //! Who computes next: the engine's policy, as pure functions of plain data.
 //!
-//! Nothing here reads a clock, asks a device, or knows an array. Lengths, bytes, times and what others
-//! leave of the memory are handed in. The same data lead to the same decision, in any process. Where several processes
-//! compute a model, the first one decides, and the others get its decisions.
-//! The engine's scheduler gathers them, asks, and carries out what it is told. A turn asks in this order:
+//! Nothing here reads a clock, asks a device, or knows an array. Lengths, bytes, times and what
+//! others leave of the memory are handed in. The same data lead to the same decision, in any
+//! process. Where several processes compute a model, the first one decides, and the others get its
+//! decisions. The engine's scheduler gathers them, asks, and carries out what it is told. A turn
+//! asks in this order:
 //!
-//! 1. [`admission`]: who begins. What came first begins first, and rows that were preempted come before it.
-//!    What does not fit waits, and all behind it. What never fits is refused, unless it began before.
-//!    Before anything waits, prefixes are forgotten that nobody uses, and vacant slots are given up.
+//! 1. [`admission`]: who begins. What came first begins first, and rows that were preempted come
+//!    before it. What does not fit waits, and all behind it. What never fits is refused, unless it
+//!    began before. Before anything waits, prefixes are forgotten that nobody uses, and vacant
+//!    slots are given up.
 //! 2. [`turn`]: what is computed before the step. One part of a prompt, or of several together
-//!    ([`part`]); one part of a classification; one part of an inspection. Each takes about a [`QUANTUM`].
+//!    ([`part`]); one part of a classification; one part of an inspection. Each takes about a
+//!    [`QUANTUM`].
 //! 3. [`make_room`]: which rows make room, the youngest first, where the rows outgrow the memory.
 //! 4. Every batch takes a step. A row whose prompt is computed joins a batch ([`batch_to_join`]).
 

@@ -2,22 +2,25 @@
 
 use std::time::Duration;
 
-/// How long a part of a prompt, a classification or an inspection may take before others are served.
+/// How long a part of a prompt, a classification or an inspection may take before others are
+/// served.
 pub(crate) const QUANTUM: Duration = Duration::from_millis(20);
 
-/// How many times as long as the steps beside it a part is, where that is longer than a quantum: rows that decode then
-/// take a fifth of the device's time.
+/// How many times as long as the steps beside it a part is, where that is longer than a quantum:
+/// rows that decode then take a fifth of the device's time.
 const STEPS: u32 = 4;
-/// The longest steps that a part is as many times as long as. Others are rarely steps alone: kernels are compiled, or caches
-/// are copied.
+/// The longest steps that a part is as many times as long as. Others are rarely steps alone:
+/// kernels are compiled, or caches are copied.
 const LONGEST_STEPS: Duration = Duration::from_millis(250);
 
-/// The most positions of a pass in which a batch takes its step. With fewer, each pass costs the host as much as with these. With more, rows
-/// wait longer for a token.
+/// The most positions of a pass in which a batch takes its step. With fewer, each pass costs the
+/// host as much as with these. With more, rows wait longer for a token.
 pub(super) const MIXED: usize = 4096;
-/// How long a pass of [`MIXED`] positions has to take. The host prepares its operations anew, which it need not do for steps and short
-/// prompts that are captured: 64 requests of lengths of their own make 13,618 tokens/s with steps behind the passes and 10,999 with steps in them where
-/// it takes 17 ms (Qwen3-0.6B, H200). Llama 3.2 1B makes 17,809 and 15,689, and Qwen3-4B as many either way.
+/// How long a pass of [`MIXED`] positions has to take. The host prepares its operations anew, which
+/// it need not do for steps and short prompts that are captured: 64 requests of lengths of their
+/// own make 13,618 tokens/s with steps behind the passes and 10,999 with steps in them where it
+/// takes 17 ms (Qwen3-0.6B, H200). Llama 3.2 1B makes 17,809 and 15,689, and Qwen3-4B as many
+/// either way.
 const LEAST_MIXED: Duration = Duration::from_millis(40);
 /// How long such a pass may take, which is the time between two tokens then.
 const LONGEST_MIXED: Duration = Duration::from_millis(150);
@@ -58,8 +61,8 @@ impl Pace {
         self.position > 0.0 && takes <= BEGINNING.as_secs_f64()
     }
 
-    /// How many layers of so many positions take about a quantum, or the time that rows which decode leave: at least one, at
-    /// most all `n_layers`.
+    /// How many layers of so many positions take about a quantum, or the time that rows which
+    /// decode leave: at least one, at most all `n_layers`.
     pub fn layers(self, positions: usize, n_layers: usize) -> usize {
         let time = QUANTUM.max(STEPS * self.steps);
         match self.position * positions as f64 {

@@ -113,8 +113,8 @@ impl Waiting {
     }
 }
 
-/// The index of the prompts that are computed in a turn: those with the least left, so that they need not
-/// wait for long ones; at times the first ones, so that a long one need not wait for ever.
+/// The index of the prompts that are computed in a turn: those with the least left, so that they
+/// need not wait for long ones; at times the first ones, so that a long one need not wait for ever.
 fn next(turn: usize, waiting: &[Waiting], may: impl Fn(&Waiting) -> bool) -> Option<usize> {
     let mut all = (0..waiting.len()).filter(|at| may(&waiting[*at]));
     match turn.is_multiple_of(OLDEST_EVERY) {
@@ -123,8 +123,9 @@ fn next(turn: usize, waiting: &[Waiting], may: impl Fn(&Waiting) -> bool) -> Opt
     }
 }
 
-/// The indices, in ascending order, of those of `others` that share the pass of `lead`: of about the same
-/// length, or of any as long as what fills rows up `is_free`, as many as `fits` admits. `None` of `others` cannot share.
+/// The indices, in ascending order, of those of `others` that share the pass of `lead`: of about
+/// the same length, or of any as long as what fills rows up `is_free`, as many as `fits` admits.
+/// `None` of `others` cannot share.
 fn companions(
     lead: Waiting,
     others: &[Option<Waiting>],
@@ -261,7 +262,8 @@ mod tests {
         assert_eq!(seen.get(), 9);
         let room = Passes { room: 8 * 512, ..passes };
         assert_eq!(plan(&waiting, room).positions, 7 * 512);
-        // Without rows, as many prompts as fit share a pass, of which others are not kept from their steps.
+        // Without rows, as many prompts as fit share a pass, of which others are not kept from
+        // their steps.
         let parts = plan(&waiting, Passes { rows: 0, ..passes });
         assert_eq!((parts.is_mixed, parts.positions), (false, 12 * 512));
         assert!(parts.layers < 30);

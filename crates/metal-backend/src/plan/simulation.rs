@@ -1,4 +1,5 @@
-//! Requests from their queue to their end, by the plan alone: nobody waits for ever, and memory is enough.
+//! Requests from their queue to their end, by the plan alone: nobody waits for ever, and memory is
+//! enough.
 
 use std::collections::VecDeque;
 use std::time::Duration;

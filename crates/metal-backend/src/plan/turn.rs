@@ -27,8 +27,8 @@ pub(crate) struct Turn {
 pub(crate) fn turn(present: Present) -> Turn {
     let Present { prefills, batches, classifications, inspections, on_cpu } = present;
     Turn {
-        // On a CPU the time of a part is its own then, and so are its failures. A GPU would have nothing to
-        // do meanwhile.
+        // On a CPU the time of a part is its own then, and so are its failures. A GPU would have
+        // nothing to do meanwhile.
         waits_for_steps: on_cpu && batches && (prefills || classifications || inspections),
         prompts: prefills,
         classifies: classifications,

@@ -2,8 +2,8 @@
 
 use mlx_ffi::{Array, Result, on_cpu, ops};
 
-/// Values of which a CPU adds up the exponentials one after the other. Sums of more lose digits: of 262,144 values, MLX's
-/// own sum on a CPU is off by up to 1.4e-3.
+/// Values of which a CPU adds up the exponentials one after the other. Sums of more lose digits: of
+/// 262,144 values, MLX's own sum on a CPU is off by up to 1.4e-3.
 const BLOCK: i32 = 64;
 
 /// Logits `[…, vocab_size]` to log probabilities.
@@ -14,8 +14,8 @@ pub(crate) fn normalise(logits: &Array) -> Result<Array> {
     ops::subtract(logits, &log_sum(logits)?)
 }
 
-/// `ln Σ e^logit` along the last axis, which stays with one value. On a CPU, sums of blocks are summed; a GPU does so by
-/// itself.
+/// `ln Σ e^logit` along the last axis, which stays with one value. On a CPU, sums of blocks are
+/// summed; a GPU does so by itself.
 ///
 /// # Errors
 /// Those of MLX.

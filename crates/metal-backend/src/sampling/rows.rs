@@ -25,8 +25,8 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// That of the rows of `logits`, `[rows, vocab_size]`, of which `samplers` draw for the first time, where any does. `rows` are
-    /// theirs.
+    /// That of the rows of `logits`, `[rows, vocab_size]`, of which `samplers` draw for the first
+    /// time, where any does. `rows` are theirs.
     fn of_first(
         samplers: &[&mut Sampler],
         rows: &[usize],
@@ -74,7 +74,8 @@ fn drawing_of(sampler: &Sampler) -> (Drawing, u32) {
     (by_kernel(sampler).unwrap_or(Drawing::MOST_LIKELY), sampler.step as u32)
 }
 
-/// The ids that rows in `slots` draw that are served with others, of the logits of all slots: `[slots]`, anything for the rest.
+/// The ids that rows in `slots` draw that are served with others, of the logits of all slots:
+/// `[slots]`, anything for the rest.
 fn best_of(
     samplers: &[&mut Sampler],
     slots: &[usize],
@@ -92,8 +93,8 @@ fn best_of(
 }
 
 impl Draws {
-    /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone. `drawer` is what is kept of the
-    /// draws before these.
+    /// Draws from `logits`, `[rows, vocab_size]`. Each row's draw is what it is alone. `drawer` is
+    /// what is kept of the draws before these.
     ///
     /// # Errors
     /// Those of MLX; a constraint's, where it was not prepared.
@@ -135,8 +136,9 @@ impl Draws {
         Ok(Draws { ids, reports, check })
     }
 
-    /// Draws from the logits of all slots, `[slots, vocab_size]`, for the samplers of the rows in `slots`, which ascend: an id for each slot.
-    /// `None` where a row needs its logits apart. What is left of the slots is not looked at.
+    /// Draws from the logits of all slots, `[slots, vocab_size]`, for the samplers of the rows in
+    /// `slots`, which ascend: an id for each slot. `None` where a row needs its logits apart. What
+    /// is left of the slots is not looked at.
     ///
     /// # Errors
     /// Those of MLX.

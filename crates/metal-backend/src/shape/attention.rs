@@ -97,8 +97,8 @@ impl AttentionParts {
     };
 }
 impl Shape {
-    /// The attention layer under `w`; without `rope`, one that does not see positions. It has the heads that
-    /// this rank computes.
+    /// The attention layer under `w`; without `rope`, one that does not see positions. It has the
+    /// heads that this rank computes.
     pub fn attention(
         &self,
         w: &Weights,
@@ -153,7 +153,8 @@ impl Shape {
             let q_dim = q_dim.checked_mul(2).ok_or_else(|| {
                 Error::model("config.json: heads times `head_dim` exceeds 2³¹ - 1")
             })?;
-            // The queries of all heads, then all gates; the checkpoint has each head's one after the other.
+            // The queries of all heads, then all gates; the checkpoint has each head's one after
+            // the other.
             let part = |gate: i32| {
                 let first = move |head: i32| (2 * head + gate) * self.head_dim;
                 (0..heads).map(move |head| first(head)..first(head) + self.head_dim)
@@ -246,8 +247,8 @@ impl Shape {
     }
 }
 
-/// Whose keys and values each layer sees, where the last `borrowing` layers have none of their own: those
-/// of the last layer before them of its kind.
+/// Whose keys and values each layer sees, where the last `borrowing` layers have none of their own:
+/// those of the last layer before them of its kind.
 ///
 /// # Errors
 /// More layers than there are; a kind that no layer before them is of.

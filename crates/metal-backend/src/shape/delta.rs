@@ -45,8 +45,8 @@ impl Shape {
         Ok(sizes)
     }
 
-    /// The gated delta net under `w`: with a projection for each purpose (Qwen 3.5), or with two whose rows
-    /// are grouped by key heads (Qwen 3 Next).
+    /// The gated delta net under `w`: with a projection for each purpose (Qwen 3.5), or with two
+    /// whose rows are grouped by key heads (Qwen 3 Next).
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -125,8 +125,8 @@ impl Shape {
         })
     }
 
-    /// `in_proj_qkvz` and `in_proj_ba`, whose rows are those of one key head and its value heads after the
-    /// other, as rows of all queries, keys and so on in turn.
+    /// `in_proj_qkvz` and `in_proj_ba`, whose rows are those of one key head and its value heads
+    /// after the other, as rows of all queries, keys and so on in turn.
     fn grouped_projections(&self, w: &Weights, sizes: DeltaSizes) -> Result<DeltaProjections> {
         let DeltaSizes { k_heads, v_heads, k_dim, v_dim, .. } = sizes;
         let (shared, hidden) = (v_heads / k_heads, self.hidden_size);

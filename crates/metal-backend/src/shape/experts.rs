@@ -50,8 +50,8 @@ impl Experts {
         Experts::read_as(config, keys, "num_experts_per_tok")
     }
 
-    /// The numbers that `config` states, as [`read`](Self::read) has them; that of those that each position
-    /// passes is under `chosen`.
+    /// The numbers that `config` states, as [`read`](Self::read) has them; that of those that each
+    /// position passes is under `chosen`.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -70,9 +70,10 @@ impl Experts {
         Ok(Experts { count, per_token })
     }
 
-    /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each expert
-    /// under `experts`, `gate_up_proj` and `down_proj` of all there, also turned, `input_linear` and `output_linear` of
-    /// all, or a tensor of all for each projection under `names.converted`, as mlx-lm converts them.
+    /// The experts' projections in, from `hidden` to `inner` values, and out: a tensor for each
+    /// expert under `experts`, `gate_up_proj` and `down_proj` of all there, also turned,
+    /// `input_linear` and `output_linear` of all, or a tensor of all for each projection under
+    /// `names.converted`, as mlx-lm converts them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -131,9 +132,9 @@ impl Experts {
         Ok((gate_up, linear(names.down, "down_proj", inner, hidden)?))
     }
 
-    /// Projections of experts without a gate, in from `hidden` to `inner` values and out: a tensor for each
-    /// expert under `experts`, one for all there, or one for all under `switch_mlp`, as mlx-lm converts
-    /// them.
+    /// Projections of experts without a gate, in from `hidden` to `inner` values and out: a tensor
+    /// for each expert under `experts`, one for all there, or one for all under `switch_mlp`, as
+    /// mlx-lm converts them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -191,8 +192,8 @@ impl Experts {
         Decoder { intermediate_size: decoder.intermediate_size.max(intermediate_size), ..decoder }
     }
 
-    /// `decoder` with the width of its experts, of `inner` values, and of a shared one of `shared` values
-    /// beside them.
+    /// `decoder` with the width of its experts, of `inner` values, and of a shared one of `shared`
+    /// values beside them.
     pub fn widen_beside(&self, decoder: Decoder, inner: i32, shared: i32) -> Decoder {
         let decoder = self.widen(decoder, inner);
         let intermediate_size = decoder.intermediate_size.saturating_add(shared);

@@ -27,8 +27,8 @@ pub(crate) fn windows(
     windows.collect()
 }
 
-/// Which layers have attention: by `layer_types`, where the others are called one of `others`; else by
-/// `is_attention`.
+/// Which layers have attention: by `layer_types`, where the others are called one of `others`; else
+/// by `is_attention`.
 ///
 /// # Errors
 /// Layer types that are not known, or of another number than the layers.
@@ -73,7 +73,8 @@ pub(crate) fn qwen_windows(config: &Config, layers: i32) -> Result<Vec<Option<i3
     windows(config, layers, window, |index| index >= first)
 }
 
-/// The windows of Qwen 2 MoE's layers: with `use_sliding_window`, of every other layer before `max_window_layers`.
+/// The windows of Qwen 2 MoE's layers: with `use_sliding_window`, of every other layer before
+/// `max_window_layers`.
 ///
 /// # Errors
 /// As [`qwen_windows`].
@@ -82,8 +83,8 @@ pub(crate) fn qwen2_moe_windows(config: &Config, layers: i32) -> Result<Vec<Opti
     windows(config, layers, window, |index| index % 2 == 0 && index < end)
 }
 
-/// The window, where one is used, and `max_window_layers`. Absent keys have the defaults of transformers, which writes a window of
-/// 0 where none is used.
+/// The window, where one is used, and `max_window_layers`. Absent keys have the defaults of
+/// transformers, which writes a window of 0 where none is used.
 fn qwen_window(config: &Config) -> Result<(Option<i32>, i32)> {
     let window = match config.opt_flag("use_sliding_window")? {
         Some(true) => Some(config.opt_size("sliding_window")?.unwrap_or(4096)),

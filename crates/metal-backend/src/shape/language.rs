@@ -25,8 +25,8 @@ impl Language {
             .size("hidden_size")
     }
 
-    /// The language part of a checkpoint that sees and hears (Gemma 3n and 4): what was not taken of both is
-    /// left aside.
+    /// The language part of a checkpoint that sees and hears (Gemma 3n and 4): what was not taken
+    /// of both is left aside.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -51,7 +51,8 @@ impl Language {
         let is_tied = outer.opt_flag("tie_word_embeddings")? == Some(true);
         let config = if is_tied { config.with_flag("tie_word_embeddings", true) } else { config };
         leave_part(w, "vision tower", vision);
-        // transformers 5 saves `model.language_model.…`, everything before `language_model.model.…`.
+        // transformers 5 saves `model.language_model.…`, everything before
+        // `language_model.model.…`.
         let (newer, older) = (w.at("model.language_model"), w.at("language_model"));
         let (head, model) = if !newer.is_empty() {
             (w.clone(), newer)

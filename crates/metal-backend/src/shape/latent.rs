@@ -64,7 +64,8 @@ impl Shape {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_latent(config: &Config) -> Result<Shape> {
-        // Heads have parts, of which this one sees positions; a width of whole heads means nothing here.
+        // Heads have parts, of which this one sees positions; a width of whole heads means nothing
+        // here.
         Shape::of_heads(config, Some(config.size("qk_rope_head_dim")?))
     }
 

@@ -9,8 +9,8 @@ use crate::layers::{
 };
 use crate::weights::Weights;
 
-/// The feed-forward networks of a model whose first layers are dense, and whose others have experts with
-/// corrected sigmoid scores, perhaps in groups, beside one that all positions pass.
+/// The feed-forward networks of a model whose first layers are dense, and whose others have experts
+/// with corrected sigmoid scores, perhaps in groups, beside one that all positions pass.
 #[derive(Debug)]
 pub(crate) struct Mixture {
     experts: Experts,
@@ -68,7 +68,8 @@ impl Mixture {
         }
         const CORRECTION: &str = "e_score_correction_bias";
         let (gate, count) = (w.at("gate"), self.experts.count);
-        // Kimi's experts are Mixtral's by name, and mlx-lm keeps their correction beside the router.
+        // Kimi's experts are Mixtral's by name, and mlx-lm keeps their correction beside the
+        // router.
         let names = match w.at("experts.0.w1").is_empty() {
             true => ExpertNames::PROJ,
             false => ExpertNames::NUMBERED,
@@ -103,8 +104,8 @@ impl Mixture {
     }
 }
 
-/// For each layer, whether it has experts: by `mlp_layer_types` where the config has them, else every
-/// `moe_layer_freq`-th one from `first_k_dense_replace` on.
+/// For each layer, whether it has experts: by `mlp_layer_types` where the config has them, else
+/// every `moe_layer_freq`-th one from `first_k_dense_replace` on.
 pub(crate) fn sparse_layers(config: &Config, layers: i32) -> Result<Vec<bool>> {
     let Some(types) = config.opt_texts("mlp_layer_types")? else {
         let first = config.opt_index("first_k_dense_replace")?.unwrap_or(1);

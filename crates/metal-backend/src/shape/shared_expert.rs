@@ -20,8 +20,8 @@ pub(crate) struct SharedExperts {
 }
 
 impl SharedExperts {
-    /// The sizes that `config` states. Weights are divided by their sum where it says so, else where
-    /// `normalises` does.
+    /// The sizes that `config` states. Weights are divided by their sum where it says so, else
+    /// where `normalises` does.
     ///
     /// # Errors
     /// A key that is missing or wrong; more experts for a position than there are.

@@ -7,8 +7,8 @@ use crate::layers::ShortConvolution;
 use crate::weights::Weights;
 
 impl Shape {
-    /// The gated short convolution under `w`, of which a position sees `taps` positions. It has the channels that this
-    /// rank computes.
+    /// The gated short convolution under `w`, of which a position sees `taps` positions. It has the
+    /// channels that this rank computes.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

@@ -1,9 +1,9 @@
 //! A rank's part of a layer that several ranks compute together.
 //!
-//! Heads and the values between projections are split: a rank has the rows of the projections in, and the columns of
-//! the one out, whose results all ranks sum. Recurrent layers are split by heads or channels too, each of which has a
-//! state of its own. A layer that cannot be split is computed by every rank: heads or groups of packed values that are
-//! too few, and layers of other kinds.
+//! Heads and the values between projections are split: a rank has the rows of the projections in,
+//! and the columns of the one out, whose results all ranks sum. Recurrent layers are split by heads
+//! or channels too, each of which has a state of its own. A layer that cannot be split is computed
+//! by every rank: heads or groups of packed values that are too few, and layers of other kinds.
 
 mod recurrent;
 
@@ -46,7 +46,8 @@ impl HeadShare {
         if let Some(own) = share_of(kv_count, each * dim, packed, rank, ranks) {
             return Some(HeadShare { heads: own.start * each..own.end * each, kv_heads: own });
         }
-        // Several ranks have the same keys and values, and each has some of the heads that see them.
+        // Several ranks have the same keys and values, and each has some of the heads that see
+        // them.
         let beside = ranks / kv_count as usize;
         if beside < 2 || !ranks.is_multiple_of(kv_count as usize) {
             return None;
@@ -83,8 +84,8 @@ impl HeadShare {
     }
 }
 
-/// The cursor that has this rank's heads of the latent attention under `w`, and the sizes of those. What is remembered is of
-/// all heads, in every rank.
+/// The cursor that has this rank's heads of the latent attention under `w`, and the sizes of those.
+/// What is remembered is of all heads, in every rank.
 pub(super) fn latent_of_rank(w: &Weights, all: LatentSizes) -> (Weights, LatentSizes) {
     let LatentSizes { heads, nope, rope, value, .. } = all;
     let own = w.ranks().and_then(|group| {
@@ -115,7 +116,8 @@ pub(super) struct InnerNames<'a> {
     pub out: &'a [&'static str],
 }
 
-/// The cursor at `w` that has this rank's part of a network, and the values between its projections, of `inner`.
+/// The cursor at `w` that has this rank's part of a network, and the values between its
+/// projections, of `inner`.
 pub(super) fn inner_of_rank(w: &Weights, names: &InnerNames<'_>, inner: i32) -> (Weights, i32) {
     let all = || (w.clone(), inner);
     let Some(own) = values_of_rank(w, names.out, inner) else { return all() };
@@ -128,7 +130,8 @@ pub(super) fn inner_of_rank(w: &Weights, names: &InnerNames<'_>, inner: i32) -> 
     (w.cut(into.chain(both).chain(out).collect()), own.end - own.start)
 }
 
-/// Which of the `count` values before the projections `out` this rank computes; `None`: all of them.
+/// Which of the `count` values before the projections `out` this rank computes; `None`: all of
+/// them.
 fn values_of_rank(w: &Weights, out: &[&str], count: i32) -> Option<Range<i32>> {
     let group = w.ranks()?;
     let packed = w.group_below(out, count);
@@ -141,7 +144,8 @@ fn values_of_rank(w: &Weights, out: &[&str], count: i32) -> Option<Range<i32>> {
     shares.next()
 }
 
-/// The units of `count`, each of `width` columns, that a rank computes so that groups of `packed` columns stay whole.
+/// The units of `count`, each of `width` columns, that a rank computes so that groups of `packed`
+/// columns stay whole.
 fn share_of(count: i32, width: i32, packed: i32, rank: usize, ranks: usize) -> Option<Range<i32>> {
     let together = (1..=count).find(|together| (together * width) % packed == 0)?;
     if count % together != 0 {

@@ -61,8 +61,8 @@ impl TowerSizes {
         Ok(TowerSizes { head_dim, ..sizes })
     }
 
-    /// Refuses heads whose values do not turn in groups of `unit`: pairs, of which as many turn by the row of a patch as by
-    /// its column where `unit` is 4.
+    /// Refuses heads whose values do not turn in groups of `unit`: pairs, of which as many turn by
+    /// the row of a patch as by its column where `unit` is 4.
     fn expect_turning(&self, unit: i32) -> Result<()> {
         if self.head_dim % unit == 0 {
             return Ok(());

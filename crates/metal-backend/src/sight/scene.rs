@@ -119,8 +119,8 @@ impl Scene {
         Cow::Owned(keys)
     }
 
-    /// The positions that rotations take of some ids, where they are not their places; ids behind the
-    /// prompt go on one by one.
+    /// The positions that rotations take of some ids, where they are not their places; ids behind
+    /// the prompt go on one by one.
     pub fn positions(&self, chunk: Range<usize>) -> Option<Vec<[i32; 3]>> {
         let known = self.positions.as_ref()?;
         let delta = self.delta();
@@ -137,8 +137,8 @@ impl Scene {
     }
 }
 
-/// Of each id of a prompt, its positions by time, row and column: those of text go on one by one; a picture
-/// has one time, and its rows and columns begin there.
+/// Of each id of a prompt, its positions by time, row and column: those of text go on one by one; a
+/// picture has one time, and its rows and columns begin there.
 pub(super) fn positions(shown: &[Shown], ids: usize) -> Vec<[i32; 3]> {
     let (mut positions, mut next) = (Vec::with_capacity(ids), 0);
     let text = |positions: &mut Vec<[i32; 3]>, next: &mut i32, until: usize| {

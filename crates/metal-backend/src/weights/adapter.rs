@@ -139,9 +139,10 @@ impl Adapter {
         self.check(pair, path, shape).map(Some).map_err(|error| error.at(&file))
     }
 
-    /// Takes note of a module without a pair that the config names as a target. PEFT asks for one match of all targets, so
-    /// one that the model does not have is none. PEFT's are modules of the release: of a module that has other names, and
-    /// of experts that lie in one tensor, nothing is known.
+    /// Takes note of a module without a pair that the config names as a target. PEFT asks for one
+    /// match of all targets, so one that the model does not have is none. PEFT's are modules of the
+    /// release: of a module that has other names, and of experts that lie in one tensor, nothing is
+    /// known.
     fn miss(&self, path: &str, shape: &[i32]) {
         let is_module = self.config.layout == Layout::MlxLm || shape.len() == 2;
         if !is_module || self.missing.borrow().is_some() {
@@ -213,7 +214,8 @@ impl Adapter {
     /// Ends the taking.
     ///
     /// # Errors
-    /// Pairs for modules that the model does not have; targets of the config that it has, without a pair.
+    /// Pairs for modules that the model does not have; targets of the config that it has, without a
+    /// pair.
     pub fn finish(&self) -> Result<()> {
         let left = self.left.borrow();
         let name = self.config.layout.weights_file();
@@ -269,8 +271,8 @@ fn is_of_experts(module: &str) -> bool {
     parts.nth(1).is_some_and(|expert| expert.parse::<u32>().is_ok())
 }
 
-/// Parts of modules' names in released checkpoints, and as mlx-lm (LFM 2 MoE, Kimi Linear) or transformers 5 (Kimi Linear,
-/// Laguna) calls them.
+/// Parts of modules' names in released checkpoints, and as mlx-lm (LFM 2 MoE, Kimi Linear) or
+/// transformers 5 (Kimi Linear, Laguna) calls them.
 const RENAMED: [(&str, &str); 7] = [
     (".feed_forward.w1", ".feed_forward.gate_proj"),
     (".feed_forward.w2", ".feed_forward.down_proj"),
@@ -302,8 +304,8 @@ fn inner(path: &str) -> &str {
 /// `model`.
 const WRAPPERS: [&str; 3] = ["model.", "language_model.", "backbone."];
 
-/// The module whose weight the tensor `name` is, where PEFT saves the base's own beside an adapter: the output layer's
-/// and the embeddings', of which one is a target.
+/// The module whose weight the tensor `name` is, where PEFT saves the base's own beside an adapter:
+/// the output layer's and the embeddings', of which one is a target.
 fn copied_module(name: &str) -> Option<&str> {
     let module = name.strip_prefix("base_model.model.")?.strip_suffix(".weight")?;
     let module = module.strip_suffix(".base_layer").unwrap_or(module);

@@ -115,8 +115,8 @@ impl Part {
     }
 }
 
-/// The ids of a vocabulary that the rank has, and how many each rank has. The last ones have fewer. `None`: there are
-/// too few for all of `ranks`.
+/// The ids of a vocabulary that the rank has, and how many each rank has. The last ones have fewer.
+/// `None`: there are too few for all of `ranks`.
 pub(crate) fn share_of_vocabulary(
     vocab_size: i32,
     rank: usize,

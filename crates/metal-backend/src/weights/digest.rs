@@ -1,4 +1,5 @@
-//! By what a model is known: by all of its bytes where answers are kept for the next load, by samples where ranks meet.
+//! By what a model is known: by all of its bytes where answers are kept for the next load, by
+//! samples where ranks meet.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,7 +18,8 @@ use super::source::TensorHeader;
 use crate::error::{Result, load};
 use crate::files::ModelFiles;
 
-/// Places of each tensor that count where ranks meet, and words at each: all bytes would take as long as a load.
+/// Places of each tensor that count where ranks meet, and words at each: all bytes would take as
+/// long as a load.
 const PLACES: u64 = 8;
 const WORDS: u64 = 128;
 /// Files beside the weights that decide what a model computes.
@@ -28,7 +30,8 @@ const PIECE: u64 = 8 << 20;
 const MOST_THREADS: usize = 16;
 
 impl Checkpoint {
-    /// The digest of `options`, the configs, the tokenizer, and the names, types, shapes and samples of all tensors.
+    /// The digest of `options`, the configs, the tokenizer, and the names, types, shapes and
+    /// samples of all tensors.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -40,8 +43,8 @@ impl Checkpoint {
         Ok(digest.finalize().into())
     }
 
-    /// The digest of `options`, the configs, the tokenizer, and all bytes of the weights. Those of files that `known` has
-    /// seen as they are now are not read again.
+    /// The digest of `options`, the configs, the tokenizer, and all bytes of the weights. Those of
+    /// files that `known` has seen as they are now are not read again.
     ///
     /// # Errors
     /// A file that cannot be read; a load that nobody waits for any more.
@@ -85,7 +88,8 @@ impl Checkpoint {
 }
 
 impl Adapter {
-    /// The digest of an adapter's config, and of the names, types, shapes and samples of its tensors.
+    /// The digest of an adapter's config, and of the names, types, shapes and samples of its
+    /// tensors.
     ///
     /// # Errors
     /// A file that cannot be read, or that no adapter has.

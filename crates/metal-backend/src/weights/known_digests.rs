@@ -14,7 +14,8 @@ const NAME: &str = "weights.digests";
 const MOST: usize = 256;
 /// The most bytes of the file that are read.
 const MOST_BYTES: u64 = 1 << 20;
-/// A file that was changed less than that ago may change again without another time: it is read again.
+/// A file that was changed less than that ago may change again without another time: it is read
+/// again.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The known digests of weight files, in a file that belongs to the user alone.
@@ -41,8 +42,8 @@ impl KnownDigests {
         KnownDigests { path, lines, is_changed: false }
     }
 
-    /// The digest of the file at `path` in hexadecimal digits: the known one, where the file is as it was, else what
-    /// `compute` finds.
+    /// The digest of the file at `path` in hexadecimal digits: the known one, where the file is as
+    /// it was, else what `compute` finds.
     ///
     /// # Errors
     /// A file that cannot be read, or that changes as it is read.

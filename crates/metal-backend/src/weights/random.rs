@@ -7,8 +7,8 @@ use crate::error::Result;
 /// Every run draws the same.
 const SEED: u64 = 7;
 
-/// A matrix or the scales of a packed one, small enough that what they multiply stays finite; a norm
-/// of ones; packed weights are random bits.
+/// A matrix or the scales of a packed one, small enough that what they multiply stays finite; a
+/// norm of ones; packed weights are random bits.
 ///
 /// # Errors
 /// Those of MLX.

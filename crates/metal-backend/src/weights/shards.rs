@@ -25,8 +25,8 @@ pub(super) type Index = BTreeMap<String, String>;
 impl ModelFiles {
     /// The headers of all tensors of a folder, by name.
     ///
-    /// A file with all weights goes before parts, as in transformers. Files that an index names go before others, from
-    /// which comes what these lack.
+    /// A file with all weights goes before parts, as in transformers. Files that an index names go
+    /// before others, from which comes what these lack.
     ///
     /// # Errors
     /// No weight files; a damaged file; a tensor in two files of which the index names neither.
@@ -85,8 +85,8 @@ impl ModelFiles {
         }
     }
 
-    /// Which file each tensor lies in, as the index has it; nothing where there is none, or one that is damaged. Names
-    /// that lead out of the folder are left aside.
+    /// Which file each tensor lies in, as the index has it; nothing where there is none, or one
+    /// that is damaged. Names that lead out of the folder are left aside.
     fn index(&self) -> Index {
         let text = self.text(&self.index_name()).ok().flatten();
         text.map(|text| parse_index(&text)).unwrap_or_default()

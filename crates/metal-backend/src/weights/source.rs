@@ -55,7 +55,8 @@ impl TensorHeader {
         &self.file
     }
 
-    /// So many words of it, `at` of `all` equal distances from its beginning; those at the end of it where they would reach beyond.
+    /// So many words of it, `at` of `all` equal distances from its beginning; those at the end of
+    /// it where they would reach beyond.
     pub fn words_at(&self, words: u64, at: u64, all: u64) -> TensorHeader {
         let size = (self.bytes.end - self.bytes.start) / 4;
         let words = words.min(size);
@@ -160,8 +161,8 @@ impl ModelFiles {
     /// Reads a tensor.
     ///
     /// It is read into the memory that MLX will use, never held twice. MLX's own reader passes over
-    /// what goes wrong on disk and leaves the memory as it found it; here a file that shrank or a disk
-    /// that fails is an error.
+    /// what goes wrong on disk and leaves the memory as it found it; here a file that shrank or a
+    /// disk that fails is an error.
     ///
     /// # Errors
     /// A file that cannot be read, or that changed since its header was read.

@@ -114,7 +114,8 @@ impl Totals {
 }
 
 impl Weights {
-    /// All tensors of `checkpoint` but those that are of no use to any model. With `only_describe`, they are checked but not read.
+    /// All tensors of `checkpoint` but those that are of no use to any model. With `only_describe`,
+    /// they are checked but not read.
     pub fn of(
         checkpoint: &Checkpoint,
         config: &Config,
@@ -228,8 +229,8 @@ impl Weights {
         }
     }
 
-    /// Sets aside the tensors of a part of the checkpoint that the model does not use and that has a
-    /// name, so that users are told of it.
+    /// Sets aside the tensors of a part of the checkpoint that the model does not use and that has
+    /// a name, so that users are told of it.
     pub fn leave_part(&self, part: &'static str, known: impl Fn(&str) -> bool) {
         let before = self.shared.left.borrow().len();
         self.ignore(known);
@@ -239,7 +240,8 @@ impl Weights {
         }
     }
 
-    /// Leaves aside the blocks behind the last one, and those under `mtp.`, which predict tokens further ahead.
+    /// Leaves aside the blocks behind the last one, and those under `mtp.`, which predict tokens
+    /// further ahead.
     pub fn leave_layers_from(&self, count: i32) {
         self.leave_part("MTP layers", |name| {
             let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next());
@@ -469,14 +471,15 @@ impl Weights {
         })
     }
 
-    /// The model's type: the one that the user asked for, else that of most of the checkpoint's floats. One vector of F32
-    /// would otherwise make F32 of all activations behind it.
+    /// The model's type: the one that the user asked for, else that of most of the checkpoint's
+    /// floats. One vector of F32 would otherwise make F32 of all activations behind it.
     fn float_dtype(&self) -> Dtype {
         self.shared.dtype.unwrap_or(self.shared.stored)
     }
 
-    /// The projection `name` from `input` values to logits of `count` experts. Where the user asks for no type, one that is stored as
-    /// F32 stays so: what it chooses depends on small differences.
+    /// The projection `name` from `input` values to logits of `count` experts. Where the user asks
+    /// for no type, one that is stored as F32 stays so: what it chooses depends on small
+    /// differences.
     ///
     /// # Errors
     /// As [`linear`](Self::linear).

@@ -1,4 +1,5 @@
-//! EmbeddingGemma as mlx-embeddings writes it: one file of weights, with the projections among them.
+//! EmbeddingGemma as mlx-embeddings writes it: one file of weights, with the projections among
+//! them.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +14,8 @@ use crate::quantised::{ROUNDING, cosine, names, options, quantised, unpack};
 
 const NAME: &str = "embedding_gemma";
 
-/// Writes the fixture into `target` as that tool does: weights under its names, and the files of the folder itself,
-/// without the folders of modules.
+/// Writes the fixture into `target` as that tool does: weights under its names, and the files of
+/// the folder itself, without the folders of modules.
 fn converted(target: &Path) {
     fs::create_dir(target).expect("a folder");
     let source = folder(NAME);

@@ -1,4 +1,5 @@
-//! Files as their publishers have them: buffers that older programs save, and names of earlier ones.
+//! Files as their publishers have them: buffers that older programs save, and names of earlier
+//! ones.
 
 use std::fs;
 
@@ -15,7 +16,8 @@ fn counted(name: &str, length: i64) -> (String, Stored, Vec<usize>, Vec<u8>) {
     (name.to_owned(), Stored::I64, vec![1, length as usize], bytes)
 }
 
-/// A copy of a fixture with tensors that its code counts, under `prefix` and by themselves, and norms of earlier names.
+/// A copy of a fixture with tensors that its code counts, under `prefix` and by themselves, and
+/// norms of earlier names.
 fn published(name: &str, prefix: &str) -> tempfile::TempDir {
     let copy = copied(name);
     let path = copy.path().join("model.safetensors");

@@ -1,4 +1,5 @@
-//! Quantised models: what they load as, and how far their results are from those of the unquantised ones.
+//! Quantised models: what they load as, and how far their results are from those of the unquantised
+//! ones.
 
 use std::fs;
 use std::path::Path;
@@ -14,8 +15,9 @@ use tempfile::TempDir;
 
 use crate::fixtures::{EMBEDDERS, Fixture, RERANKERS, distance, folder, load};
 
-/// Modes with their bits, and how near results must be to those of the unquantised model. First stands the least
-/// cosine of a text's vectors, then the greatest distance of a pair's logits, as a part of one more than the largest.
+/// Modes with their bits, and how near results must be to those of the unquantised model. First
+/// stands the least cosine of a text's vectors, then the greatest distance of a pair's logits, as a
+/// part of one more than the largest.
 const CASES: [(&str, Option<i32>, f32, f32); 2] =
     [("affine", Some(8), 0.995, 0.05), ("mxfp8", None, 0.98, 0.1)];
 

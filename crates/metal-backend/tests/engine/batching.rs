@@ -206,8 +206,8 @@ fn rows_of_packed_keys_that_are_set_back_are_what_they_are_alone() {
     generation.by_ref().for_each(|token| drop(token.unwrap()));
     let active = generation.outcome().unwrap().metrics.active_memory_bytes;
     drop(model);
-    // A position takes 2 layers of 2 × 32 values in 8 bits with two f32 for each 32 of them: 160 bytes;
-    // room for two and a half rows of 1500 and what a step needs.
+    // A position takes 2 layers of 2 × 32 values in 8 bits with two f32 for each 32 of them: 160
+    // bytes; room for two and a half rows of 1500 and what a step needs.
     let limit = active + 160 * 3800 + 200 * 1024;
     let model = checkpoint.load(&LoadOptions { memory_limit: Some(limit), ..packed }).unwrap();
     let started: Vec<_> =

@@ -1,4 +1,5 @@
-//! Speculative decoding: rows with drafts get the tokens that they get without, whatever runs beside them.
+//! Speculative decoding: rows with drafts get the tokens that they get without, whatever runs
+//! beside them.
 
 use inference_core::{
     Constraint, Error, FinishReason, GenerateMetrics, GenerateOptions, LoadOptions, PenaltyScope,
@@ -139,7 +140,8 @@ fn states_that_cannot_be_cut_back_refuse_drafts_by_name() {
     assert!(many.contains("draft_tokens") && many.contains("above 64"), "{many}");
 }
 
-/// Requests at once: salt and length of a prompt, tokens, draft tokens, and whether it is cancelled.
+/// Requests at once: salt and length of a prompt, tokens, draft tokens, and whether it is
+/// cancelled.
 type Requests = Vec<(u32, usize, usize, usize, bool)>;
 
 fn requests() -> impl Strategy<Value = Requests> {

@@ -1,5 +1,5 @@
-//! Models with recurrent states beside attention: everything that works for attention alone works for
-//! them, and gives the same tokens.
+//! Models with recurrent states beside attention: everything that works for attention alone works
+//! for them, and gives the same tokens.
 
 use inference_core::{
     CacheMiss, ClassifyOptions, GenerateOptions, InspectOptions, LoadOptions, Prompt, TextModel,
@@ -12,8 +12,8 @@ use crate::alike::{
 use crate::drawn;
 use crate::tiny::Checkpoint;
 
-/// Gated delta nets, short convolutions and Mamba 2, each beside attention in every second layer; with
-/// Mamba 2 some layers remember nothing.
+/// Gated delta nets, short convolutions and Mamba 2, each beside attention in every second layer;
+/// with Mamba 2 some layers remember nothing.
 const KINDS: [fn(usize) -> Checkpoint; 4] = [
     Checkpoint::hybrid,
     Checkpoint::convolutions,

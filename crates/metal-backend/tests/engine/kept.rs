@@ -1,4 +1,5 @@
-//! Prefixes on disk: the next load goes on from them, and what is wrong with files is told and changes nothing.
+//! Prefixes on disk: the next load goes on from them, and what is wrong with files is told and
+//! changes nothing.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,7 +28,8 @@ fn run(model: &dyn TextModel, prompt: &[u32]) -> (Vec<u32>, GenerateMetrics) {
     (found, generation.outcome().unwrap().metrics.clone())
 }
 
-/// Loads, asks and closes: the tokens, how many ids were known, why not more, and what users are told.
+/// Loads, asks and closes: the tokens, how many ids were known, why not more, and what users are
+/// told.
 fn asked(
     checkpoint: &Checkpoint,
     options: &LoadOptions,

@@ -1,5 +1,5 @@
-//! Models with latent attention: everything that works for keys and values works for latents, and gives
-//! the same tokens.
+//! Models with latent attention: everything that works for keys and values works for latents, and
+//! gives the same tokens.
 
 use inference_core::{
     CacheMiss, ClassifyOptions, GenerateOptions, InspectOptions, LoadOptions, Prompt, TextModel,

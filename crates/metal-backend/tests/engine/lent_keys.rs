@@ -1,5 +1,5 @@
-//! Models whose last layers see the keys of earlier ones: everything that works for keys of one's own works
-//! for them, and gives the same tokens.
+//! Models whose last layers see the keys of earlier ones: everything that works for keys of one's
+//! own works for them, and gives the same tokens.
 
 use inference_core::{InspectOptions, LoadOptions, Prompt, TextModel};
 use proptest::prelude::*;

@@ -1,5 +1,6 @@
-//! Memory that is not there although the arithmetic said so: requests fail by name or begin again, and
-//! the engine goes on. What fails is chosen for the whole process, so each test has one of its own.
+//! Memory that is not there although the arithmetic said so: requests fail by name or begin again,
+//! and the engine goes on. What fails is chosen for the whole process, so each test has one of its
+//! own.
 
 use inference_core::{Error, GenerateOptions, Generation, LoadOptions, TextModel};
 use mlx_ffi::memory::fail_allocations;

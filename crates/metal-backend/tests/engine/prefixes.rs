@@ -182,7 +182,8 @@ fn packed_prefixes_are_taken_where_they_lead_to_the_same_numbers() {
             (metrics.cached_prompt_tokens, metrics.cache_miss)
         };
         let ids = prompt(1, 300);
-        // Of a shorter prompt's first chunk nothing is kept: a longer one's sees more of it as it is.
+        // Of a shorter prompt's first chunk nothing is kept: a longer one's sees more of it as it
+        // is.
         assert_eq!(found(&ids[..90]), (0, Some(CacheMiss::Empty)));
         assert_eq!(found(&ids[..90]), (0, Some(CacheMiss::Empty)));
         assert_eq!(found(&ids[..250]), (0, Some(CacheMiss::Empty)));

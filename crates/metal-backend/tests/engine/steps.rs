@@ -1,5 +1,5 @@
-//! The steps of a generation: how many there are, what they leave behind, and what a failure says of
-//! when it came.
+//! The steps of a generation: how many there are, what they leave behind, and what a failure says
+//! of when it came.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ fn a_pass_is_sent_before_the_last_one_is_read() {
     let model = Checkpoint::qwen3().model();
     let options = drawn(20, 3);
     let mut told = Vec::new();
-    // The first token is drawn from the prompt's own pass. The length is known ahead: no pass is begun behind the
-    // last token.
+    // The first token is drawn from the prompt's own pass. The length is known ahead: no pass is
+    // begun behind the last token.
     let count = passes(&*model, || told = ids(model.generate(&"abc".into(), &options).unwrap()));
     assert_eq!((told.len(), count), (20, 19));
     // That an id ends the text is known once it is read. The pass behind it was sent by then.

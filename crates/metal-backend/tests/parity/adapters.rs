@@ -85,8 +85,9 @@ fn an_adapter_beside_experts_agrees_with_mlx_lm() {
 
 #[test]
 fn an_adapter_of_experts_agrees_with_mlx_lm() {
-    // In bf16, small differences choose other experts. Where prompts are multiplied by tiles or as whole numbers, they
-    // do for the first of these; the second has the reference's logits to the bit with MLX's kernels alone.
+    // In bf16, small differences choose other experts. Where prompts are multiplied by tiles or as
+    // whole numbers, they do for the first of these; the second has the reference's logits to the
+    // bit with MLX's kernels alone.
     let adapter = "qwen3_moe-experts-lora";
     let kernels = metal_backend::cpu_kernels();
     if ["AMX", "AVX2", "without VBMI and BF16"].iter().any(|end| kernels.ends_with(end)) {

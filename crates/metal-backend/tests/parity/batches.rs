@@ -97,7 +97,8 @@ fn packed(name: &str, expected: &Json, check: impl Fn(&str, &[Token])) {
     let batch = model.batch_generate(&prompts, &greedy(48)).expect("the batch runs");
     for (prompt, row) in names.iter().zip(batch) {
         let alone = run(&*model, &ids_of(prompt), &greedy(48));
-        // On a GPU, sums depend on the rows beside, and a key that rounds otherwise may take the next of few values.
+        // On a GPU, sums depend on the rows beside, and a key that rounds otherwise may take the
+        // next of few values.
         let count = if backend() == "cpu" { 48 } else { 1 };
         let [found, expected] = [&row.tokens, &alone].map(|tokens| token_ids(tokens));
         assert_eq!(found[..count], expected[..count], "{name} {prompt} in a batch");
@@ -116,8 +117,9 @@ fn packed_caches_agree_with_mlx_lm() {
                 format!("{name} {} bits, chunks of {}", expected["bits"], expected["chunk"]);
             packed(name, expected, |prompt, tokens| {
                 let golden = &expected["prompts"][prompt];
-                // A key that our kernels, or a GPU's, round a little otherwise may take the next of few values,
-                // and a random model amplifies that. With MLX's products all tokens are equal.
+                // A key that our kernels, or a GPU's, round a little otherwise may take the next of
+                // few values, and a random model amplifies that. With MLX's products all tokens are
+                // equal.
                 let count = if ours { 1 } else { 48 };
                 let tolerance = if ours { 0.2 } else { F32_TOLERANCE };
                 assert_eq!(token_ids(tokens)[..count], ids(&golden["tokens"])[..count], "{label}");

@@ -61,8 +61,8 @@ fn is_encoded_by_class(name: &str) -> bool {
     ["exaone4", "laguna"].contains(&name)
 }
 
-/// Sparse activations keep what is left of differences between near values: the two references are 8e-4
-/// apart, and each engine by as much from both.
+/// Sparse activations keep what is left of differences between near values: the two references are
+/// 8e-4 apart, and each engine by as much from both.
 const SPARSE_TOLERANCE: f32 = 2e-3;
 
 /// How far logits may be from the references' in float32.
@@ -108,7 +108,8 @@ pub fn agrees_with_the_references(name: &str) {
             logits_are_the_references(&*model, &golden, name);
         }
         for (prompt, expected) in golden.prompts() {
-            // Where a sequence grows past its first context, mlx-lm has no run with a bounded cache.
+            // Where a sequence grows past its first context, mlx-lm has no run with a bounded
+            // cache.
             let Some(expected_run) = expected["greedy"].get(variant) else { continue };
             let tokens = run(&*model, &ids(&expected["ids"]), &greedy(48));
             let found = token_ids(&tokens);

@@ -90,7 +90,8 @@ fn gpt_oss_config_of_transformers_5_gives_the_same_tokens() {
     resaved_config_gives_the_same_tokens("gpt_oss");
 }
 
-/// Checks that a checkpoint whose config and weights are changed as somebody else saves them gives the same tokens.
+/// Checks that a checkpoint whose config and weights are changed as somebody else saves them gives
+/// the same tokens.
 fn saved_otherwise_it_gives_the_same_tokens(
     name: &str,
     change: impl Fn(&mut Json),

@@ -1,5 +1,5 @@
-//! Checkpoints under the names and in the form that mlx-lm's converter gives them, in float32: the tokens
-//! of the released ones.
+//! Checkpoints under the names and in the form that mlx-lm's converter gives them, in float32: the
+//! tokens of the released ones.
 
 use inference_core::LoadOptions;
 use serde_json::Value as Json;

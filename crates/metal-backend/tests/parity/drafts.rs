@@ -27,7 +27,8 @@ fn tokens_in_a_batch(
     (tokens, GenerateMetrics::sum(&metrics))
 }
 
-/// Checks the greedy tokens of `name` with drafts of several lengths. Returns how many drafts were accepted.
+/// Checks the greedy tokens of `name` with drafts of several lengths. Returns how many drafts were
+/// accepted.
 fn drafts_change_no_token(name: &str) -> usize {
     let golden = Golden::new(name);
     let prompts: Vec<Vec<u32>> = golden.prompts().map(|(_, prompt)| ids(&prompt["ids"])).collect();

@@ -1,5 +1,5 @@
-//! The architectures of `scripts/families`: whole and chunked prompts, rows of a batch, and prompts that
-//! go on from what an earlier one left.
+//! The architectures of `scripts/families`: whole and chunked prompts, rows of a batch, and prompts
+//! that go on from what an earlier one left.
 
 use inference_core::{GenerateMetrics, LoadOptions, Prompt, TextModel};
 
@@ -23,8 +23,8 @@ fn run(model: &dyn TextModel, prompt: &[u32]) -> (Vec<u32>, GenerateMetrics) {
     (token_ids(&tokens), metrics)
 }
 
-/// A prompt that goes on where an earlier one ended, or after its answer, leads to the tokens of the
-/// prompt that is read at once.
+/// A prompt that goes on where an earlier one ended, or after its answer, leads to the tokens of
+/// the prompt that is read at once.
 fn goes_on_as_if_read_at_once(name: &str) {
     let golden = Golden::new(name);
     let checkpoint = Checkpoint::new(name);

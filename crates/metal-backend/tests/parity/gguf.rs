@@ -360,8 +360,8 @@ fn files_of_one_model_are_read_together() {
     assert!(error.contains("which are called `NAME-00001-of-00003.gguf`"), "{error}");
 }
 
-/// Puts together the file that llama.cpp's converter made of the checkpoint `name`: bytes of its own, and rows of the
-/// checkpoint's tensors.
+/// Puts together the file that llama.cpp's converter made of the checkpoint `name`: bytes of its
+/// own, and rows of the checkpoint's tensors.
 fn converted(name: &str, folder: &Path) -> PathBuf {
     let parts = root().join("converted");
     let text = fs::read_to_string(parts.join(format!("{name}.json"))).expect("the fixture");

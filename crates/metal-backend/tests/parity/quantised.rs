@@ -73,7 +73,8 @@ fn files_are_those_of_mlx_lm() {
         let source = root().join("models").join(name);
         let made = quantised(&source, &target, &options(&case["options"]));
         made.unwrap_or_else(|error| panic!("{name} {}: {error}", case["options"]));
-        // Routers' biases of ERNIE 4.5, which mlx-lm leaves out and so chooses other experts, are kept.
+        // Routers' biases of ERNIE 4.5, which mlx-lm leaves out and so chooses other experts, are
+        // kept.
         let keeps_more = name == "ernie4_5_moe";
         for (file, expected) in case["files"].as_object().expect("files") {
             let bytes = fs::read(target.join(file)).unwrap();

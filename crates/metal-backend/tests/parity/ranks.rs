@@ -169,7 +169,8 @@ fn be_a_rank(asked: &str) {
     eprintln!("{ANSWER}{answer}");
 }
 
-/// The tokens of all prompts, asked for together, and the most bytes that their keys and values took.
+/// The tokens of all prompts, asked for together, and the most bytes that their keys and values
+/// took.
 fn answers(model: &dyn TextModel, work: &Work) -> (Vec<Vec<u32>>, u64) {
     let greedy = GenerateOptions { logprobs: !work.ids_alone, ..greedy(work.max_tokens) };
     let options = match work.seed {
@@ -219,7 +220,8 @@ fn are_here() -> bool {
     backend() == "cpu" && std::env::var("ML_CPU_KERNELS").as_deref() != Ok("off")
 }
 
-/// Greedy tokens of ranks are those of the whole, for several requests at once, and each rank holds less.
+/// Greedy tokens of ranks are those of the whole, for several requests at once, and each rank holds
+/// less.
 fn compute_what_one_computes(name: &str, counts: &[usize]) {
     let work = Work { lengths: vec![1, 150, 40, 9], max_tokens: 24, ..Work::default() };
     compute(name, counts, &work);

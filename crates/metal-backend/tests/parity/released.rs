@@ -1,4 +1,5 @@
-//! Experts released as floats of 8 bits with scales compute what the numbers compute that they stand for.
+//! Experts released as floats of 8 bits with scales compute what the numbers compute that they
+//! stand for.
 
 use std::fs;
 

@@ -13,8 +13,8 @@ const INNER: usize = HEADS * HEAD_DIM;
 const MIXED: usize = INNER + 2 * GROUPS * STATE_DIM;
 
 impl Checkpoint {
-    /// Nemotron H of `layers` layers: attention in every second one, and in turn a Mamba 2 layer and a
-    /// mixture of experts.
+    /// Nemotron H of `layers` layers: attention in every second one, and in turn a Mamba 2 layer
+    /// and a mixture of experts.
     pub fn nemotron_h(layers: usize) -> Checkpoint {
         let pattern: String = "M*E*".chars().cycle().take(layers).collect();
         let mut checkpoint = Checkpoint::with_heads(32, layers, HIDDEN, 24)

@@ -115,8 +115,8 @@ impl Checkpoint {
         Checkpoint { config, tensors, files }
     }
 
-    /// Qwen 3.5 of `layers` layers, of which every second one is attention and the others are gated delta
-    /// nets.
+    /// Qwen 3.5 of `layers` layers, of which every second one is attention and the others are gated
+    /// delta nets.
     pub fn hybrid(layers: usize) -> Checkpoint {
         let (hidden, inner, key_heads, heads, dk, dv) = (16, 24, 2, 4, 8, 6);
         let mut checkpoint = Checkpoint::with_heads(32, layers, hidden, inner);
@@ -213,8 +213,8 @@ impl Checkpoint {
         checkpoint
     }
 
-    /// DeepSeek V3 of `layers` layers, the first of which is dense; latents are of 24 values, and of 8 that
-    /// see positions.
+    /// DeepSeek V3 of `layers` layers, the first of which is dense; latents are of 24 values, and
+    /// of 8 that see positions.
     pub fn latent(layers: usize) -> Checkpoint {
         let (hidden, heads, rank, nope, rope, value) = (16, 2, 24, 8, 8, 6);
         let (experts, inner) = (4, 8);
@@ -282,8 +282,8 @@ impl Checkpoint {
         checkpoint
     }
 
-    /// Gemma 4 of five layers with an input of their own, of which the last two borrow the keys of the third
-    /// and of the second.
+    /// Gemma 4 of five layers with an input of their own, of which the last two borrow the keys of
+    /// the third and of the second.
     pub fn lending() -> Checkpoint {
         let (hidden, inner, layers, size) = (16, 24, 5, 4);
         let mut checkpoint = Checkpoint::with_heads(32, layers, hidden, inner);

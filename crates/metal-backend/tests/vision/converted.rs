@@ -1,5 +1,5 @@
-//! Checkpoints as programs convert them: names of transformers 5 and of mlx-vlm, packed towers, and towers
-//! that `ml quantise` keeps.
+//! Checkpoints as programs convert them: names of transformers 5 and of mlx-vlm, packed towers, and
+//! towers that `ml quantise` keeps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -149,7 +149,8 @@ fn sees(name: &str) -> bool {
     ["vision", "visual", "multi_modal_projector"].iter().any(|part| name.contains(part))
 }
 
-/// Every matrix of towers and projectors that whole groups fit into, packed to 4 bits as affine groups.
+/// Every matrix of towers and projectors that whole groups fit into, packed to 4 bits as affine
+/// groups.
 fn with_packed_towers(all: &Tensors) -> Tensors {
     let mut packed = Tensors::new();
     for (name, tensor) in all {
@@ -223,8 +224,8 @@ fn compare(seeing: &Seeing, model: &dyn TextModel, expected: &dyn TextModel, wha
         let (found, wanted) = (said(model), said(expected));
         let logits = |tokens: &[inference_core::Token]| tokens[0].logits.clone().unwrap();
         let away = distance(&logits(&found), &logits(&wanted));
-        // Packed weights are summed in another order than plain ones. The small models make much of that: of Gemma 4, the
-        // portable kernels' logits are 4e-3 apart, those of AVX-512 7e-3.
+        // Packed weights are summed in another order than plain ones. The small models make much of
+        // that: of Gemma 4, the portable kernels' logits are 4e-3 apart, those of AVX-512 7e-3.
         assert!(away < 4.0 * seeing.tolerance(), "{what}, {case}: {away:.1e}");
         let tokens = |said: Vec<inference_core::Token>| {
             said.iter().map(|token| token.id).collect::<Vec<u32>>()

@@ -1,4 +1,5 @@
-//! Pictures beside everything else: chunks, batches, the prefix cache, cancelling, classifying, inspecting.
+//! Pictures beside everything else: chunks, batches, the prefix cache, cancelling, classifying,
+//! inspecting.
 
 use inference_core::{
     CancelToken, ChatOptions, ClassifyOptions, EncodedPicture, FinishReason, GenerateOptions,

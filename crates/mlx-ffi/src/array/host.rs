@@ -55,7 +55,8 @@ impl Array {
         array.copy_out(|raw| unsafe { sys::mlx_array_data_float32(raw) })
     }
 
-    /// Those of 16 bits in the memory of a CUDA device: CUDA takes a hundredth of a second to load MLX's conversions, in each process.
+    /// Those of 16 bits in the memory of a CUDA device: CUDA takes a hundredth of a second to load
+    /// MLX's conversions, in each process.
     fn widened(&self) -> Result<Option<Vec<f32>>> {
         if !has_cuda() || self.size() == 0 {
             return Ok(None);
@@ -80,8 +81,8 @@ impl Array {
         array.copy_out(|raw| unsafe { sys::mlx_array_data_uint32(raw) })
     }
 
-    /// Lets `read` look at the elements' bytes, in row-major order and as the host has them; waits for the
-    /// device.
+    /// Lets `read` look at the elements' bytes, in row-major order and as the host has them; waits
+    /// for the device.
     ///
     /// # Errors
     /// A failure while computing the value.
@@ -118,7 +119,8 @@ impl Array {
         Ok(packed)
     }
 
-    /// The bytes of a row-major array, once it is evaluated. For a GPU's memory that the host sees too.
+    /// The bytes of a row-major array, once it is evaluated. For a GPU's memory that the host sees
+    /// too.
     ///
     /// # Errors
     /// Those of MLX; another layout.
@@ -135,14 +137,14 @@ impl Array {
         match self.nbytes() {
             0 => Ok(&[]),
             _ if data.is_null() => Err(take()),
-            // SAFETY: the elements of a row-major array lie side by side, and `self` keeps them. What
-            // operations write into in place are caches alone, whose bytes nobody asks for.
+            // SAFETY: the elements of a row-major array lie side by side, and `self` keeps them.
+            // What operations write into in place are caches alone, whose bytes nobody asks for.
             size => Ok(unsafe { std::slice::from_raw_parts(data, size) }),
         }
     }
 
-    /// The bytes of a row-major array, which is evaluated, as `count` values; `None` where it does not lie in the memory
-    /// of a CUDA device. Values of `T` may be of any bytes.
+    /// The bytes of a row-major array, which is evaluated, as `count` values; `None` where it does
+    /// not lie in the memory of a CUDA device. Values of `T` may be of any bytes.
     fn downloaded<T: Copy>(&self, count: usize) -> Result<Option<Vec<T>>> {
         debug_assert_eq!(count * size_of::<T>(), self.nbytes());
         let mut values: Vec<T> = Vec::with_capacity(count);

@@ -1,5 +1,5 @@
-//! Rows of caches put together from stretches of others, on all cores: MLX's `concatenate` and `take`
-//! copy element by element on one.
+//! Rows of caches put together from stretches of others, on all cores: MLX's `concatenate` and
+//! `take` copy element by element on one.
 
 use cpu_kernels::{Arrange, Pieces, Source};
 
@@ -11,7 +11,8 @@ use crate::{Array, Error, Result};
 /// width]`, each row made of its pieces, with zeros behind them.
 ///
 /// # Errors
-/// Sources that do not fit each other; pieces that are not there or do not fit; a stream of the GPU.
+/// Sources that do not fit each other; pieces that are not there or do not fit; a stream of the
+/// GPU.
 pub fn arrange(sources: &[&Array], rows: Vec<Pieces>, capacity: i32) -> Result<Array> {
     let Some(like) = sources.first() else {
         return Err(Error::new("rows are arranged from at least one source"));

@@ -20,10 +20,10 @@ pub struct Visible<'a> {
     pub window: Option<i32>,
 }
 
-/// `softmax(q kᵀ · scale) v` over the visible keys, for `q` of `[b, n_heads, l, d]`, `k` of
-/// `[b, n_kv_heads, n, d]` and `v` of `[b, n_kv_heads, n, dv]`: `[b, l, n_heads · dv]`, a query's heads
-/// beside each other, in their common type. Scores are squashed to ± `softcap`; `sinks`, `[n_heads]`, is one more score a head
-/// that takes part in the softmax and adds nothing.
+/// `softmax(q kᵀ · scale) v` over the visible keys, for `q` of `[b, n_heads, l, d]`, `k` of `[b,
+/// n_kv_heads, n, d]` and `v` of `[b, n_kv_heads, n, dv]`: `[b, l, n_heads · dv]`, a query's heads
+/// beside each other, in their common type. Scores are squashed to ± `softcap`; `sinks`,
+/// `[n_heads]`, is one more score a head that takes part in the softmax and adds nothing.
 ///
 /// A query that sees nothing gives zeros. Its result depends on the query and on the keys and
 /// values that it sees alone, to the bit. Nothing is copied where the last dimension of an operand
@@ -69,8 +69,8 @@ pub struct Run {
     pub length: i32,
 }
 
-/// [`attention`] within each text of `runs`, which make up all positions of a row, in their order: queries, keys and
-/// values are `[1, n, l, d]`. `visible` is what a query sees of its own text.
+/// [`attention`] within each text of `runs`, which make up all positions of a row, in their order:
+/// queries, keys and values are `[1, n, l, d]`. `visible` is what a query sees of its own text.
 ///
 /// # Errors
 /// As [`attention`], and runs that are not all positions.
@@ -101,7 +101,8 @@ pub fn attention_within(
     attend([q, k, v], (scale, softcap, sinks), visible, runs)
 }
 
-/// The operation, whose operands fit: keys of the same positions as queries, unless there is one run alone.
+/// The operation, whose operands fit: keys of the same positions as queries, unless there is one
+/// run alone.
 fn attend(
     [q, k, v]: [&Array; 3],
     (scale, softcap, sinks): (f32, Option<f32>, Option<&Array>),

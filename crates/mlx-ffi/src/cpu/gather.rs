@@ -19,8 +19,8 @@ pub fn gather_matmul(x: &Array, w: &Array, indices: &Array) -> Result<Array> {
     product(x, indices, w.dims()?, &Matrices::dense(x, w)?, cpu_kernels::gather_matmul)
 }
 
-/// `x wᵀ` with one of the packed matrices `[matrices, n, columns]` for each of `indices`. The result
-/// has the type of `x`, or f32 where affine scales have another.
+/// `x wᵀ` with one of the packed matrices `[matrices, n, columns]` for each of `indices`. The
+/// result has the type of `x`, or f32 where affine scales have another.
 ///
 /// # Errors
 /// As [`gather_matmul`], and weights that do not fit their parameters.

@@ -63,8 +63,8 @@ fn firsts<const N: usize>(strides: &[i64]) -> [usize; N] {
     std::array::from_fn(|i| strides[i] as usize)
 }
 
-/// An array's type, its shape, and its dimensions from the outermost in memory to the innermost; `None`:
-/// row-major.
+/// An array's type, its shape, and its dimensions from the outermost in memory to the innermost;
+/// `None`: row-major.
 pub(crate) struct Outcome<'a> {
     pub(super) dtype: Dtype,
     pub(super) shape: &'a [i32],
@@ -111,8 +111,8 @@ where
 
 /// An operation on the CPU that also writes into those inputs whose indices are `written`, in any
 /// layout whose last dimension is contiguous: the result, then these as they are afterwards. They
-/// share the buffers of the inputs, which must not be read where they are written. `compute` gets the
-/// other inputs, and all of these outputs.
+/// share the buffers of the inputs, which must not be read where they are written. `compute` gets
+/// the other inputs, and all of these outputs.
 ///
 /// # Errors
 /// A stream of the GPU.
@@ -142,8 +142,8 @@ where
     let state = Box::into_raw(Box::new(compute)).cast::<c_void>();
     let kernel = sys::mlxrs_cpu_kernel { compute: Some(call::<F>), state, drop: Some(free::<F>) };
     // SAFETY: the inputs outlive the call, which takes shares of them; `form` points to as many
-    // dimensions and indices as it says. The state is an `F`, which `call` and `free` expect; the call
-    // owns it from here on, and an `F` may be used and dropped on any thread.
+    // dimensions and indices as it says. The state is an `F`, which `call` and `free` expect; the
+    // call owns it from here on, and an `F` may be used and dropped on any thread.
     let outputs = VectorArray::from_op(|out| unsafe {
         sys::mlxrs_cpu_operation(out, inputs.0, form, kernel, current())
     })?;
@@ -176,8 +176,8 @@ where
         // SAFETY: the buffers of the shim's views stay, and nobody writes to those of inputs.
         let inputs: Vec<View<'_>> = inputs.iter().map(|input| unsafe { view(input) }).collect();
         // SAFETY: nobody else knows of the result yet, whose bytes are written before anyone reads
-        // them; those that are written in place are not among the inputs, are arrays of their own, and
-        // are read by tasks of this thread alone.
+        // them; those that are written in place are not among the inputs, are arrays of their own,
+        // and are read by tasks of this thread alone.
         let mut outputs: Vec<ViewMut<'_>> =
             outputs.iter().map(|output| unsafe { view_mut(output) }).collect();
         compute(&inputs, &mut outputs)
@@ -203,7 +203,8 @@ unsafe fn view<'a>(raw: &sys::mlxrs_cpu_view) -> View<'a> {
 }
 
 /// # Safety
-/// `raw` describes a buffer that stays and is used by nobody else during `'a`, and dimensions that stay.
+/// `raw` describes a buffer that stays and is used by nobody else during `'a`, and dimensions that
+/// stay.
 unsafe fn view_mut<'a>(raw: &sys::mlxrs_cpu_view) -> ViewMut<'a> {
     // SAFETY: the caller's promise.
     let strides = unsafe { slice(raw.strides, raw.ndim as usize) };

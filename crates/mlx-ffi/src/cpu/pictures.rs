@@ -46,8 +46,9 @@ pub struct ChannelGroups<'a> {
     pub silu: bool,
 }
 
-/// `(x - mean) / √(variance + eps) · weight + bias` for `x` of `[pictures, rows, columns, channels]`, with mean
-/// and variance of each group of channels over a whole picture: computed in F32, and rounded once.
+/// `(x - mean) / √(variance + eps) · weight + bias` for `x` of `[pictures, rows, columns,
+/// channels]`, with mean and variance of each group of channels over a whole picture: computed in
+/// F32, and rounded once.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.

@@ -18,10 +18,11 @@ pub struct Filter<'a> {
     pub activation: ConvolutionActivation,
 }
 
-/// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]` after `state`,
-/// `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state afterwards. All have one
-/// type; state and weight are row-major. Of each row so many positions count as `lengths` says; empty:
-/// all. The state shares the buffer of `state`, which nothing may read any more.
+/// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]`
+/// after `state`, `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state
+/// afterwards. All have one type; state and weight are row-major. Of each row so many positions
+/// count as `lengths` says; empty: all. The state shares the buffer of `state`, which nothing may
+/// read any more.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
@@ -88,8 +89,8 @@ pub fn convolution(
 pub struct DeltaRule<'a> {
     /// `[b, l, 2 · k_heads · dk + v_heads · dv]`: queries, keys and values of all heads.
     pub mixed: &'a Array,
-    /// Columns of an array of `[b, l, …]`: what decay is made of, one for each head, or one for each
-    /// value of a head's key, as many as of `dt_bias`.
+    /// Columns of an array of `[b, l, …]`: what decay is made of, one for each head, or one for
+    /// each value of a head's key, as many as of `dt_bias`.
     pub a: Columns<'a>,
     /// `v_heads` such columns: what beta is made of.
     pub b: Columns<'a>,
@@ -105,8 +106,8 @@ pub struct DeltaRule<'a> {
     pub state: &'a Array,
 }
 
-/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer of
-/// `rule.state`, which nothing may read any more.
+/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer
+/// of `rule.state`, which nothing may read any more.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.

@@ -8,8 +8,8 @@ use super::operation::{Inputs, Outcome, View, operation};
 use super::{failed, kernel_dtype, leading_shape};
 use crate::{Activation, Array, Dtype, Error, Result};
 
-/// `x / √(mean(x²) + eps) · weight` over the last dimension of at most four; in the common type of both.
-/// `weight` is `[size]`, or row-major `[groups, size]` where `x` is `[…, groups, size]`.
+/// `x / √(mean(x²) + eps) · weight` over the last dimension of at most four; in the common type of
+/// both. `weight` is `[size]`, or row-major `[groups, size]` where `x` is `[…, groups, size]`.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
@@ -19,8 +19,8 @@ pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
     rows(Values::Rows(x), (sizes, d), Some((weight, eps)), None, outcome)
 }
 
-/// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself: `weight` is `[size]` for all
-/// of them, or row-major `[groups, size]`. As `x`.
+/// The RMS norm of each group of columns of `x`, `[b, l, groups · size]`, by itself: `weight` is
+/// `[size]` for all of them, or row-major `[groups, size]`. As `x`.
 ///
 /// # Errors
 /// As [`rms_norm`].
@@ -35,8 +35,8 @@ pub fn rms_norm_of_groups(x: &Array, weight: &Array, eps: f32) -> Result<Array> 
     rows(Values::Heads(x, 0), (sizes, size as usize), Some((weight, eps)), None, outcome)
 }
 
-/// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension of at most four, rounded
-/// once. `weight` and `bias` are `[size]`, of the type of `x`.
+/// `(x - mean(x)) / √(variance(x) + eps) · weight + bias` over the last dimension of at most four,
+/// rounded once. `weight` and `bias` are `[size]`, of the type of `x`.
 ///
 /// # Errors
 /// As [`rms_norm`].
@@ -62,8 +62,8 @@ pub fn layer_norm(x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> 
 /// normed by a weight of `[head_dim]`, then with its first `dims` values rotated in pairs (`i`,
 /// `i + dims / 2`).
 ///
-/// Of `turns`, `[b or 1, l, dims]` F32, a position's first half are the cosines of its pairs' angles,
-/// the second half their sines. `swap_axes(1, 2)` of the result is row-major.
+/// Of `turns`, `[b or 1, l, dims]` F32, a position's first half are the cosines of its pairs'
+/// angles, the second half their sines. `swap_axes(1, 2)` of the result is row-major.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
@@ -175,7 +175,8 @@ pub fn gated(
     })
 }
 
-/// `x + y` for `x` of at most four dimensions and `y` of the same shape, or of `x`'s last dimension alone.
+/// `x + y` for `x` of at most four dimensions and `y` of the same shape, or of `x`'s last dimension
+/// alone.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.

@@ -11,8 +11,8 @@ use crate::{Array, Dtype, Error, Result};
 /// The operands of [`scan`].
 #[derive(Clone, Copy, Debug)]
 pub struct SelectiveScan<'a> {
-    /// `[b, l, heads · head_dim + 2 · groups · state_dim]`: x of all heads, then `b` of all groups, then
-    /// their `c`.
+    /// `[b, l, heads · head_dim + 2 · groups · state_dim]`: x of all heads, then `b` of all groups,
+    /// then their `c`.
     pub mixed: &'a Array,
     /// `heads` columns of an array of `[b, l, …]`: what steps are made of.
     pub dt: Columns<'a>,
@@ -32,8 +32,8 @@ pub struct SelectiveScan<'a> {
     pub state: &'a Array,
 }
 
-/// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards. This shares the buffer of
-/// `of.state`, which nothing may read any more.
+/// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards. This shares the buffer
+/// of `of.state`, which nothing may read any more.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.

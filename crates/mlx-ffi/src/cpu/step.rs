@@ -9,11 +9,13 @@ use super::{failed, kernel_dtype};
 use crate::step::{Heads, Step};
 use crate::{Array, Dtype, Error, Result, ops};
 
-/// Norms and rotates, writes key and value at `at` and attends to all from each row's first position
-/// to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position. These share the
-/// buffers of `step.keys` and `step.values`, of which nothing may read that position before.
+/// Norms and rotates, writes key and value at `at` and attends to all from each row's first
+/// position to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position.
+/// These share the buffers of `step.keys` and `step.values`, of which nothing may read that
+/// position before.
 ///
-/// All it gives is what [`heads`](super::heads) and [`attention`](super::attention) would, to the bit.
+/// All it gives is what [`heads`](super::heads) and [`attention`](super::attention) would, to the
+/// bit.
 ///
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.

@@ -8,7 +8,8 @@ use super::launch::launch;
 use crate::step::{Counters, HeadNorms, Step};
 use crate::{Array, Dtype, Error, Result};
 
-/// Blocks that keep a large device busy: two on each multiprocessor, or one where it has many registers.
+/// Blocks that keep a large device busy: two on each multiprocessor, or one where it has many
+/// registers.
 const BLOCKS: i32 = 264;
 /// Multiprocessors of a large device.
 const MULTIPROCESSORS: i32 = 132;
@@ -16,15 +17,18 @@ const MULTIPROCESSORS: i32 = 132;
 const ONE_BLOCK_FROM: i32 = 128;
 /// Positions of a buffer that are worth a block of their own.
 const WORTH_A_BLOCK: i32 = 64;
-/// Positions of a buffer up to which blocks would wait for each other longer than they save, on the tensor cores: Qwen3-0.6B
-/// decodes at 1,124 tokens/s behind 128 ids with one block a head and at 1,030 with several, behind 1,024 at 845 and 1,064
-/// (H100). Heads that are read by lanes take fewer keys at a time, and are split as before.
+/// Positions of a buffer up to which blocks would wait for each other longer than they save, on the
+/// tensor cores: Qwen3-0.6B decodes at 1,124 tokens/s behind 128 ids with one block a head and at
+/// 1,030 with several, behind 1,024 at 845 and 1,064 (H100). Heads that are read by lanes take
+/// fewer keys at a time, and are split as before.
 const MOST_UNSPLIT: i32 = 512;
-/// Positions of a buffer up to which a row is not split where rows are so many that their blocks fill a device: 64 rows of 576 positions
-/// each take a step of 2.3 ms so, and of 2.7 in two parts (Qwen3-0.6B, H200).
+/// Positions of a buffer up to which a row is not split where rows are so many that their blocks
+/// fill a device: 64 rows of 576 positions each take a step of 2.3 ms so, and of 2.7 in two parts
+/// (Qwen3-0.6B, H200).
 const MOST_WHOLE: i32 = 1024;
-/// Positions that a part of a row has at least in longer buffers: a row that is longer than others would keep all of them waiting. 64 rows
-/// of 16 to 3,600 positions take a step of 2.7 ms so, and of 4.8 in one part each. 32 rows of 2,100 positions each lose 3 %.
+/// Positions that a part of a row has at least in longer buffers: a row that is longer than others
+/// would keep all of them waiting. 64 rows of 16 to 3,600 positions take a step of 2.7 ms so, and
+/// of 4.8 in one part each. 32 rows of 2,100 positions each lose 3 %.
 const LONG_SHARE: i32 = 512;
 /// The most parts of a row there.
 const MOST_LONG_SPLITS: i32 = 16;
@@ -67,13 +71,14 @@ pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
     matches!(head_dim, 32 | 64 | 128 | 256 | 512) && dtype.is_half()
 }
 
-/// Values of a head from which on a block has fewer warps, so that what they find fits into its shared memory.
+/// Values of a head from which on a block has fewer warps, so that what they find fits into its
+/// shared memory.
 const WIDE_FROM: i32 = 512;
 
-/// Norms and rotates, writes key and value at `at` and attends to all from each row's first position
-/// to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position. These share the
-/// buffers of `step.keys` and `step.values`, of which nothing may read that position before. There are at least
-/// `b · n_heads` of `counters`.
+/// Norms and rotates, writes key and value at `at` and attends to all from each row's first
+/// position to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position.
+/// These share the buffers of `step.keys` and `step.values`, of which nothing may read that
+/// position before. There are at least `b · n_heads` of `counters`.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
@@ -81,8 +86,8 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
     attention(step, counters, false)
 }
 
-/// [`step_attention`] over keys and values of another layer, which wrote those of the new position: `[b, 1, n_heads · d]`. What
-/// `step` says of its own is not looked at.
+/// [`step_attention`] over keys and values of another layer, which wrote those of the new position:
+/// `[b, 1, n_heads · d]`. What `step` says of its own is not looked at.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
@@ -103,7 +108,8 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
     }
     let shared_by = n_heads / n_kv_heads;
     let is_tiled = matches!(d, 64 | 128);
-    // On the tensor cores, as many heads as a block has warps; else as many as leave registers for a second block.
+    // On the tensor cores, as many heads as a block has warps; else as many as leave registers for
+    // a second block.
     let most = match d {
         _ if is_tiled => WARPS,
         32 => 4,
@@ -178,8 +184,9 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
     Ok([out, keys, values])
 }
 
-/// Warps of each of so many blocks. A block begins by norming and rotating heads and ends by adding up what its warps
-/// found. Where there are many blocks, small ones do that beside others that read keys.
+/// Warps of each of so many blocks. A block begins by norming and rotating heads and ends by adding
+/// up what its warps found. Where there are many blocks, small ones do that beside others that read
+/// keys.
 fn warps_for(blocks: i32) -> i32 {
     if blocks <= MULTIPROCESSORS {
         WARPS

@@ -42,8 +42,8 @@ const OF_LAYERS: Source = Source {
     ..BUFFERS
 };
 
-/// Two arrays of one shape and type, lazily, whose values are whatever their memory held: nothing may read
-/// what was not written.
+/// Two arrays of one shape and type, lazily, whose values are whatever their memory held: nothing
+/// may read what was not written.
 ///
 /// # Errors
 /// A device without CUDA.
@@ -56,7 +56,8 @@ pub fn buffers(shape: &[i32], dtype: Dtype) -> Result<[Array; 2]> {
         .map_err(|found| Error::new(format!("{} buffers", found.len())))
 }
 
-/// The [`buffers`] of so many layers, all alike. MLX takes about as long for those of eight layers as for those of one.
+/// The [`buffers`] of so many layers, all alike. MLX takes about as long for those of eight layers
+/// as for those of one.
 ///
 /// # Errors
 /// A device without CUDA.

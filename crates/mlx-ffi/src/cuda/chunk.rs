@@ -40,9 +40,10 @@ pub fn attends_chunks(head_dim: i32, dtype: Dtype) -> bool {
     matches!(head_dim, 32 | 64 | 128 | 256) && dtype.is_half()
 }
 
-/// Norms and rotates, writes `l` keys and values from `at` on, and lets each position attend to all from its
-/// row's first one to itself: `[b, l, n_heads · d]`, then keys and values with the new positions. These share
-/// the buffers of `step.keys` and `step.values`, of which nothing may read those positions before.
+/// Norms and rotates, writes `l` keys and values from `at` on, and lets each position attend to all
+/// from its row's first one to itself: `[b, l, n_heads · d]`, then keys and values with the new
+/// positions. These share the buffers of `step.keys` and `step.values`, of which nothing may read
+/// those positions before.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.

@@ -1,5 +1,5 @@
-//! Numbers that kernels and those who launch them agree on. They are written here alone: kernels get
-//! them as definitions before their text.
+//! Numbers that kernels and those who launch them agree on. They are written here alone: kernels
+//! get them as definitions before their text.
 
 use cpu_kernels::{Activation, GELU_CUBE};
 
@@ -50,7 +50,8 @@ pub(super) const CLIPPED: i32 = 4;
 pub(super) const DENSE: i32 = 0;
 pub(super) const AFFINE: i32 = 1;
 pub(super) const FLOATS: i32 = 2;
-/// The gate's rows and the others: in a matrix each, in one after the other, or in turn; or the same ones.
+/// The gate's rows and the others: in a matrix each, in one after the other, or in turn; or the
+/// same ones.
 pub(super) const SEPARATE: i32 = 0;
 pub(super) const HALVES: i32 = 1;
 pub(super) const INTERLEAVED: i32 = 2;

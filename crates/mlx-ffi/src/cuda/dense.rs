@@ -13,8 +13,8 @@ pub fn takes_dense(x: &Array, w: &Array) -> bool {
 }
 
 /// `x wᵀ` for `x` of `[…, in]` and `w` of `[out, in]`: `[…, out]`. MLX multiplies, as
-/// [`ops::matmul`](crate::ops::matmul) does, but it is one operation, which a [`Replay`](crate::Replay)
-/// can hold.
+/// [`ops::matmul`](crate::ops::matmul) does, but it is one operation, which a
+/// [`Replay`](crate::Replay) can hold.
 ///
 /// # Errors
 /// Shapes and types that do not fit.

@@ -59,8 +59,8 @@ impl Drawing {
     }
 }
 
-/// The rows of a batch and how many draws they had, on the device: what comes from the host in each step would have to
-/// wait for it.
+/// The rows of a batch and how many draws they had, on the device: what comes from the host in each
+/// step would have to wait for it.
 #[derive(Debug, Default)]
 pub struct Drawer {
     known: Option<Known>,
@@ -82,12 +82,14 @@ fn takes_draw(logits: &Array) -> bool {
 }
 
 impl Drawer {
-    /// Draws an id for each row of `logits`, `[b, n]`, of which `rows` says how, and how many draws it had: `[b]`. Nobody looks at what
-    /// is drawn where it says nothing. The draw is the largest of the log probabilities with Gumbel noise, which MLX's `random::uniform` makes of the first half of
-    /// a key. The key is SplitMix64's of seed and number.
+    /// Draws an id for each row of `logits`, `[b, n]`, of which `rows` says how, and how many draws
+    /// it had: `[b]`. Nobody looks at what is drawn where it says nothing. The draw is the largest
+    /// of the log probabilities with Gumbel noise, which MLX's `random::uniform` makes of the first
+    /// half of a key. The key is SplitMix64's of seed and number.
     ///
     /// # Errors
-    /// Logits that are no floats of 16 or 32 bits; other rows than those of the logits; a device without CUDA.
+    /// Logits that are no floats of 16 or 32 bits; other rows than those of the logits; a device
+    /// without CUDA.
     pub fn draw(&mut self, logits: &Array, rows: &[Option<(Drawing, u32)>]) -> Result<Indices> {
         let b = logits.shape().first().copied().unwrap_or(0);
         if !takes_draw(logits) || rows.len() != b as usize {
@@ -124,7 +126,8 @@ impl Drawer {
     }
 }
 
-/// The largest of each row of `logits`, `[b, n]`: `[b]`, F32. It is NaN where one of them is, whatever the rest is.
+/// The largest of each row of `logits`, `[b, n]`: `[b]`, F32. It is NaN where one of them is,
+/// whatever the rest is.
 ///
 /// # Errors
 /// Logits that are no floats of 16 or 32 bits; a device without CUDA.

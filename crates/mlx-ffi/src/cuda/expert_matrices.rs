@@ -35,7 +35,8 @@ pub enum IntoExperts<'a> {
 pub enum ExpertGate {
     /// It is activated.
     Plain(Activation),
-    /// `g · sigmoid(alpha · g)` of the gate, and 1 more than what it lets through, both clipped at `limit`.
+    /// `g · sigmoid(alpha · g)` of the gate, and 1 more than what it lets through, both clipped at
+    /// `limit`.
     Clipped {
         /// Factor of the gate in the sigmoid.
         alpha: f32,

@@ -10,16 +10,19 @@ use super::launch::{first, launch, nothing, numbers, scalar};
 use super::routing::{Router, choosing, route, takes_route};
 use crate::{Array, Dtype, Error, Indices, Result};
 
-/// Up to so many rows each reads the matrices of its experts by itself: 0.20 ms against 0.23 for 8 rows of 8 of
-/// 128 experts in bf16, 0.37 against 0.37 for 16; 0.17 against 0.25 in 4 bits (H100, 2048 to 768 and back).
+/// Up to so many rows each reads the matrices of its experts by itself: 0.20 ms against 0.23 for 8
+/// rows of 8 of 128 experts in bf16, 0.37 against 0.37 for 16; 0.17 against 0.25 in 4 bits (H100,
+/// 2048 to 768 and back).
 const FEW: i32 = 8;
 /// Up to so many with affine codes.
 const FEW_AFFINE: i32 = 16;
 /// The most values of a row, or of what a row's experts made of it, that a block can hold.
 const MOST_HELD: i64 = 20 << 10;
-/// Blocks that a large device runs at once of the kernel for projections in, and of the one for those out.
+/// Blocks that a large device runs at once of the kernel for projections in, and of the one for
+/// those out.
 const BLOCKS: [i32; 2] = [396, 528];
-/// Up to so many experts each block of the kernel for projections in chooses by itself; more would take its registers.
+/// Up to so many experts each block of the kernel for projections in chooses by itself; more would
+/// take its registers.
 const MOST_ROUTED: i32 = 256;
 /// The most choices of all rows.
 const MOST_CHOSEN: i64 = 1 << 20;
@@ -119,7 +122,8 @@ pub enum Chosen<'a> {
         /// Factors of the experts' outputs, `[t, e]`.
         weights: &'a Array,
     },
-    /// They are chosen by logits, as [`route`] does: of a few rows by the first kernel that needs them.
+    /// They are chosen by logits, as [`route`] does: of a few rows by the first kernel that needs
+    /// them.
     By {
         /// `[…, experts]`.
         logits: &'a Array,
@@ -180,9 +184,9 @@ fn are_few(x: &Array, [into, down]: [Form; 2], choices: i32) -> bool {
     x.rows() <= few && into.held(1) <= MOST_HELD && down.held(choices) <= MOST_HELD
 }
 
-/// `Σ weight · down(gate(x) · up(x))` over the experts that each row of `x`, `[…, in]`, has chosen: as
-/// `x`. `norm`: a root-mean-square norm of x before that, its weight, `[in]`, and its epsilon. `onto`: what
-/// the result is added to, of its shape.
+/// `Σ weight · down(gate(x) · up(x))` over the experts that each row of `x`, `[…, in]`, has chosen:
+/// as `x`. `norm`: a root-mean-square norm of x before that, its weight, `[in]`, and its epsilon.
+/// `onto`: what the result is added to, of its shape.
 ///
 /// # Errors
 /// Operands that [`takes_experts`] rejects; choices, a norm or a sum that do not fit; a device
@@ -273,8 +277,8 @@ impl Work<'_> {
         Ok(out)
     }
 
-    /// A launch for so many results of each row, of `shape`, by so many blocks at most; and what rows chose, where it is
-    /// chosen `by` logits.
+    /// A launch for so many results of each row, of `shape`, by so many blocks at most; and what
+    /// rows chose, where it is chosen `by` logits.
     fn rows(
         &self,
         inputs: &[&Array],
@@ -306,8 +310,8 @@ impl Work<'_> {
     fn grouped(&self, [indices, weights]: &[Array; 2], onto: Option<&Array>) -> Result<Array> {
         let Work { x, network, t, choices, forms: [into, down], .. } = *self;
         let (dtype, count) = (x.dtype(), t * choices);
-        // About twice an expert's share, so that most have one tile: 0.60 ms for 512 rows of 8 of 128 experts
-        // in tiles of 64, 0.65 in those of 32 (H100, 2048 to 768 and back).
+        // About twice an expert's share, so that most have one tile: 0.60 ms for 512 rows of 8 of
+        // 128 experts in tiles of 64, 0.65 in those of 32 (H100, 2048 to 768 and back).
         let tile_rows = match count / into.experts {
             48.. => 128,
             16.. => 64,

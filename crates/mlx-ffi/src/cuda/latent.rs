@@ -80,8 +80,8 @@ const PARTS: Source = Source {
 pub struct LatentStep<'a> {
     /// Queries, `[b, 1, heads · (nope + rope)]`, before the last `rope` values of each are rotated.
     pub q: &'a Array,
-    /// Latents, and the values of the key that all heads share, `[b, 1, rank + rope]`, before the ones are normed and the
-    /// others rotated.
+    /// Latents, and the values of the key that all heads share, `[b, 1, rank + rope]`, before the
+    /// ones are normed and the others rotated.
     pub latents: &'a Array,
     /// The norm of latents: its weight, `[rank]`, and its epsilon.
     pub norm: (&'a Array, f32),
@@ -95,7 +95,8 @@ pub struct LatentStep<'a> {
     pub at: i32,
     /// I32, its first value: where the kernel writes. It equals `at`, which is only checked.
     pub on_device: &'a Array,
-    /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more than their index.
+    /// I32, `[at least 2 · b]`: for each row its first position, and what its positions are more
+    /// than their index.
     pub rows: &'a Array,
     /// How pairs of `rope` values are turned.
     pub turn: Option<Turn<'a>>,
@@ -168,9 +169,9 @@ pub fn takes_latent_step(dtype: Dtype, rope: i32, projections: [Weights<'_>; 2])
         && (32..=MOST_ROPE).contains(&rope)
 }
 
-/// Norms and rotates, remembers the position at `at`, and attends to all from each row's first position to the new one:
-/// `[b, 1, heads · value]`, then what is held with the new position. That shares the buffer of `step.held`, of which nothing may
-/// read the position before.
+/// Norms and rotates, remembers the position at `at`, and attends to all from each row's first
+/// position to the new one: `[b, 1, heads · value]`, then what is held with the new position. That
+/// shares the buffer of `step.held`, of which nothing may read the position before.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
@@ -181,7 +182,8 @@ pub fn latent_step(step: &LatentStep<'_>) -> Result<[Array; 2]> {
     Ok([left(step, sizes, &seen)?, held])
 }
 
-/// Queries in the latents' space, `[b, heads, rank + rope]`, and what is held with the new position.
+/// Queries in the latents' space, `[b, heads, rank + rope]`, and what is held with the new
+/// position.
 fn entered(step: &LatentStep<'_>, sizes: Sizes) -> Result<[Array; 2]> {
     let Sizes { b, rope, into, dtype, .. } = sizes;
     let Form { experts: heads, rows: rank, columns: nope, .. } = into;

@@ -22,8 +22,8 @@ pub(super) fn launch(
     launch_with(source, 0, inputs, launch)
 }
 
-/// [`launch`] with so many bytes of shared memory beside what the kernel names. One of the constants tells them, as MLX knows kernels
-/// by these.
+/// [`launch`] with so many bytes of shared memory beside what the kernel names. One of the
+/// constants tells them, as MLX knows kernels by these.
 pub(super) fn launch_with(
     source: &Source,
     memory: i32,
@@ -63,7 +63,8 @@ impl Sizes {
     pub(super) const LARGE: Sizes =
         Sizes { multiprocessors: 132, of_multiprocessor: 228 << 10, of_block: 227 << 10 };
 
-    /// Those of the device. Where nobody tells them, those of a large one with as little shared memory as any has.
+    /// Those of the device. Where nobody tells them, those of a large one with as little shared
+    /// memory as any has.
     pub(super) fn of_device() -> Sizes {
         // So few that blocks have several rows.
         #[cfg(test)]
@@ -91,8 +92,8 @@ impl Sizes {
     }
 }
 
-/// Values of four bytes that an array must have to be in the device's memory: MLX keeps arrays of up to
-/// eight bytes in the host's, where each read takes a microsecond.
+/// Values of four bytes that an array must have to be in the device's memory: MLX keeps arrays of
+/// up to eight bytes in the host's, where each read takes a microsecond.
 pub const ON_DEVICE: usize = 4;
 
 /// A number as an array, made at its first use by a thread.
@@ -112,8 +113,8 @@ pub(super) fn numbers(values: [f32; ON_DEVICE]) -> Result<Array> {
     })
 }
 
-/// Whole numbers that nothing reads, made at their first use by a thread: what is brought from the host waits for
-/// the device.
+/// Whole numbers that nothing reads, made at their first use by a thread: what is brought from the
+/// host waits for the device.
 pub(super) fn nothing() -> Result<Array> {
     NOTHING.with_borrow_mut(|known| {
         let array = match known.take() {

@@ -13,13 +13,14 @@ use crate::{Array, Error, Result};
 
 /// Columns of a row of x for which kernels are compiled to have room.
 const ROOMS: [i32; 3] = [4 << 10, 10 << 10, MOST_COLUMNS];
-/// Bytes of shared memory for a block. Large multiprocessors have room for two of this size: of products that read little, the
-/// weights of the next one arrive while one is computed.
+/// Bytes of shared memory for a block. Large multiprocessors have room for two of this size: of
+/// products that read little, the weights of the next one arrive while one is computed.
 const TWICE: i32 = 97 << 10;
-/// Bytes for the only block on a multiprocessor. Where there is room for two, it may get two of one product, and another
-/// multiprocessor none. Products that read much would wait for it.
+/// Bytes for the only block on a multiprocessor. Where there is room for two, it may get two of one
+/// product, and another multiprocessor none. Products that read much would wait for it.
 const ALONE: i32 = 118 << 10;
-/// The most bytes of weights of products that share multiprocessors: those of a layer of Qwen3-0.6B in bf16.
+/// The most bytes of weights of products that share multiprocessors: those of a layer of Qwen3-0.6B
+/// in bf16.
 const MOST_BYTES_OF_TWO: i64 = 12 << 20;
 /// Bytes of shared memory that kernels name.
 const NAMED: i32 = 2 << 10;
@@ -28,11 +29,12 @@ const TURN: i32 = LANES * PACKED_VALUES;
 /// Turns of a warp from which on it takes two pairs of rows at a time.
 const WORTH_TWO_PAIRS: i64 = 3;
 
-/// The most bytes of weights of eight bits that are multiplied by lanes: unpacking for the tensor cores would take longer than the
-/// weights.
+/// The most bytes of weights of eight bits that are multiplied by lanes: unpacking for the tensor
+/// cores would take longer than the weights.
 const MOST_BYTES_BY_LANES: i64 = 8 << 20;
-/// Of such products, blocks that a large device runs at once where a row of x is normed first: three for each of its multiprocessors,
-/// by the registers that they take. The blocks of a second round would leave most of it idle.
+/// Of such products, blocks that a large device runs at once where a row of x is normed first:
+/// three for each of its multiprocessors, by the registers that they take. The blocks of a second
+/// round would leave most of it idle.
 const BLOCKS: i32 = 396;
 /// Blocks that run at once where there is neither norm nor gate: four on each multiprocessor.
 const PLAIN_BLOCKS: i32 = 528;

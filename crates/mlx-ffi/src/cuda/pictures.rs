@@ -114,8 +114,9 @@ fn rows_of_modulation(
     all.all(|of| of.shape() == x.shape()).then_some(true)
 }
 
-/// `x + gate · y`, where `y` may be normed first, and the norm of that, scaled and shifted, over the last dimension; all norms have
-/// `eps`. Without a branch the first result is `x`, without a norm the second is nothing.
+/// `x + gate · y`, where `y` may be normed first, and the norm of that, scaled and shifted, over
+/// the last dimension; all norms have `eps`. Without a branch the first result is `x`, without a
+/// norm the second is nothing.
 ///
 /// # Errors
 /// Operands that [`takes_modulated`] rejects; neither a branch nor a norm; a device without CUDA.
@@ -168,8 +169,8 @@ pub fn modulated(
     Ok((h, norm.map(|_| normed)))
 }
 
-/// Queries, keys and values of a stream, `[1, l, heads · head_dim]` each, and the weights of the norms of
-/// queries and keys, `[head_dim]`.
+/// Queries, keys and values of a stream, `[1, l, heads · head_dim]` each, and the weights of the
+/// norms of queries and keys, `[head_dim]`.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamHeads<'a> {
     /// Queries, keys and values.
@@ -210,9 +211,10 @@ pub fn takes_picture_heads(streams: &[StreamHeads<'_>], turns: [&Array; 2], head
         && turns.iter().all(|of| is_turn(of))
 }
 
-/// The heads of one stream, or of two, the second behind the first: queries and keys normed with `eps`, their pairs `2 i` and
-/// `2 i + 1` rotated by `turns`, and values. `[1, l, heads, head_dim]` each, of all positions. `turns` are cosines and sines of
-/// the positions, `head_dim / 2` F32 for each.
+/// The heads of one stream, or of two, the second behind the first: queries and keys normed with
+/// `eps`, their pairs `2 i` and `2 i + 1` rotated by `turns`, and values. `[1, l, heads, head_dim]`
+/// each, of all positions. `turns` are cosines and sines of the positions, `head_dim / 2` F32 for
+/// each.
 ///
 /// # Errors
 /// Operands that [`takes_picture_heads`] rejects; a device without CUDA.

@@ -83,10 +83,10 @@ impl Places {
     }
 }
 
-/// Copies rows of `from`, `[rows, heads, positions, width]`, into slots of `into`, `[slots, heads, capacity,
-/// width]`, in place: the buffer of `into` afterwards. A place that is not inside both copies nothing.
-/// MLX does not know of the write: earlier reads of those slots must be in flight before it, and so
-/// must the result before it is read.
+/// Copies rows of `from`, `[rows, heads, positions, width]`, into slots of `into`, `[slots, heads,
+/// capacity, width]`, in place: the buffer of `into` afterwards. A place that is not inside both
+/// copies nothing. MLX does not know of the write: earlier reads of those slots must be in flight
+/// before it, and so must the result before it is read.
 ///
 /// # Errors
 /// Buffers of other heads, widths or types; a device without CUDA.
@@ -108,12 +108,14 @@ pub fn place(from: &Array, into: &Array, places: &Places) -> Result<Array> {
     }
 }
 
-/// The positions that `places` read, as many for each, of each of `parts`, `[rows, heads, positions, width]`, which have one type, as
-/// many heads and one width. A result is `[n, heads, count, width]`, and has the rows of up to 16 parts, one part after the other. If the positions
+/// The positions that `places` read, as many for each, of each of `parts`, `[rows, heads,
+/// positions, width]`, which have one type, as many heads and one width. A result is `[n, heads,
+/// count, width]`, and has the rows of up to 16 parts, one part after the other. If the positions
 /// are not inside of a part, their copy holds anything.
 ///
 /// # Errors
-/// Buffers that are not alike, or of too many heads; no positions, or other numbers of them for other rows; a device without CUDA.
+/// Buffers that are not alike, or of too many heads; no positions, or other numbers of them for
+/// other rows; a device without CUDA.
 pub fn copied(parts: &[&Array], places: &Places) -> Result<Vec<Array>> {
     let count = places.count.unwrap_or(0);
     parts.chunks(PARTS).map(|together| side_by_side(together, count, places)).collect()

@@ -76,7 +76,8 @@ pub struct Around<'a> {
     pub onto: Option<&'a Array>,
 }
 
-/// How a product is launched: its blocks, their threads, and the bytes of shared memory beside what the kernel names.
+/// How a product is launched: its blocks, their threads, and the bytes of shared memory beside what
+/// the kernel names.
 pub(super) struct Blocks {
     pub(super) grid: [i32; 2],
     pub(super) threads: i32,

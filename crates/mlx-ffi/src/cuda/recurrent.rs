@@ -15,14 +15,17 @@ const SHARE: i32 = 4;
 const TILE: i32 = 2 * WARPS;
 /// From so many positions on, a block takes them in tiles.
 const CHUNK_FROM: i32 = 8;
-/// Positions that a block has in shared memory at a time, where tensor cores compute them, and its warps.
+/// Positions that a block has in shared memory at a time, where tensor cores compute them, and its
+/// warps.
 const TENSOR_TILE: i32 = 32;
 const TENSOR_WARPS: i32 = 4;
 /// Rows of a head's state that such a block holds.
 const TENSOR_LINES: i32 = 16 * TENSOR_WARPS;
-/// The most values of a convolution's result: each thread takes eight, and threads are counted in 32 bits.
+/// The most values of a convolution's result: each thread takes eight, and threads are counted in
+/// 32 bits.
 const MOST_VALUES: i64 = 1 << 31;
-/// The most decays of a head, where each column of its state has one: tiles have them in shared memory.
+/// The most decays of a head, where each column of its state has one: tiles have them in shared
+/// memory.
 const MOST_DECAYS: i32 = 128;
 /// The most taps of a convolution.
 const MOST_TAPS: i32 = 16;
@@ -112,10 +115,10 @@ pub fn takes_convolution(
     types_fit && shapes_fit && are_aligned && l > 0 && (1..=MOST_VALUES).contains(&values)
 }
 
-/// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]` after `state`,
-/// `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state afterwards. Of each row so many
-/// positions count as `lengths` says; empty: all. The state may share the buffer of `state`, which nothing may read any
-/// more.
+/// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]`
+/// after `state`, `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state
+/// afterwards. Of each row so many positions count as `lengths` says; empty: all. The state may
+/// share the buffer of `state`, which nothing may read any more.
 ///
 /// # Errors
 /// Operands that [`takes_convolution`] rejects; a device without CUDA.
@@ -189,8 +192,8 @@ pub fn takes_delta(rule: &DeltaRule<'_>) -> bool {
     types_fit && heads_fit && shapes_fit && decays_fit && sizes_fit([rows, l, v_heads], [dv, dk])
 }
 
-/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer of `rule.state`, which
-/// nothing may read any more.
+/// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer
+/// of `rule.state`, which nothing may read any more.
 ///
 /// # Errors
 /// Operands that [`takes_delta`] rejects; a device without CUDA.
@@ -248,8 +251,8 @@ pub fn takes_scan(of: &SelectiveScan<'_>) -> bool {
     types_fit && heads_fit && shapes_fit && sizes_fit([rows, l, heads], [p, n])
 }
 
-/// The selective scan of Mamba 2: `[b, l, heads · head_dim]`, and the state afterwards. This shares the buffer of
-/// `of.state`, which nothing may read any more.
+/// The selective scan of Mamba 2: `[b, l, heads · head_dim]`, and the state afterwards. This shares
+/// the buffer of `of.state`, which nothing may read any more.
 ///
 /// # Errors
 /// Operands that [`takes_scan`] rejects; a device without CUDA.

@@ -74,7 +74,8 @@ pub(super) fn choosing(by: Option<(&Array, &Router<'_>)>) -> [(&'static CStr, Co
     ]
 }
 
-/// Groups of neighbouring experts, of two or more each. A group is as good as its two best experts together.
+/// Groups of neighbouring experts, of two or more each. A group is as good as its two best experts
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// How many there are.
@@ -103,8 +104,8 @@ pub fn takes_route(logits: &Array, router: &Router<'_>) -> bool {
     logits.dtype().is_half() && correction_fits && scales_fit && groups_fit && sizes_fit
 }
 
-/// The experts that each row of `logits`, `[…, experts]`, chooses, the best first, and their weights in the type of
-/// the logits: both `[t, choices]`.
+/// The experts that each row of `logits`, `[…, experts]`, chooses, the best first, and their
+/// weights in the type of the logits: both `[t, choices]`.
 ///
 /// # Errors
 /// Operands that [`takes_route`] rejects; a device without CUDA.

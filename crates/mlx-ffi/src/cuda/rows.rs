@@ -68,7 +68,8 @@ const TIMES: Source = Source {
     written: &[],
 };
 
-/// The most values of an operand: each thread takes four or eight, and threads are counted in 32 bits.
+/// The most values of an operand: each thread takes four or eight, and threads are counted in 32
+/// bits.
 const MOST_VALUES: usize = 1 << 31;
 /// The most columns that a float counts.
 const MOST_COUNTED: i32 = 1 << 24;
@@ -106,7 +107,8 @@ pub fn takes_gate(gate: Columns<'_>, up: Columns<'_>, columns: i32, each: i32) -
     types_fit && rows == up_rows && are_there && are_aligned && sizes_fit
 }
 
-/// `columns` columns of `up`, of `[…, columns]`, times the activated ones of `gate`, each of which is for `each` of them.
+/// `columns` columns of `up`, of `[…, columns]`, times the activated ones of `gate`, each of which
+/// is for `each` of them.
 ///
 /// # Errors
 /// Operands that [`takes_gate`] rejects; a device without CUDA.
@@ -234,8 +236,8 @@ pub fn takes_rms_norm(x: &Array, weight: &Array) -> bool {
         && (1..=MOST_VALUES).contains(&x.size())
 }
 
-/// `x / √(mean(x²) + eps) · weight` over the last dimension; `weight` is `[size]`, or `[groups, size]` where `x` is `[…,
-/// groups, size]`.
+/// `x / √(mean(x²) + eps) · weight` over the last dimension; `weight` is `[size]`, or `[groups,
+/// size]` where `x` is `[…, groups, size]`.
 ///
 /// # Errors
 /// Operands that [`takes_rms_norm`] rejects; a device without CUDA.
@@ -254,8 +256,8 @@ pub fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Array> {
     normed_groups([x, weight, x], (groups, eps), &alone)
 }
 
-/// Each of so many groups of the values of `x`, as large as the weight's last dimension, with its norm and what constants
-/// say of its gate.
+/// Each of so many groups of the values of `x`, as large as the weight's last dimension, with its
+/// norm and what constants say of its gate.
 fn normed_groups(
     inputs: [&Array; 3],
     (groups, eps): (i32, f32),
@@ -302,8 +304,8 @@ pub fn takes_residual(
     dtype.is_half() && y_fits && norms_fit && sizes_fit
 }
 
-/// How many parts of floats `y` is the sum of, as [`several_rows_in_parts`](super::several_rows_in_parts) makes them; 0: it is of the
-/// type of `x`.
+/// How many parts of floats `y` is the sum of, as
+/// [`several_rows_in_parts`](super::several_rows_in_parts) makes them; 0: it is of the type of `x`.
 fn parts_of(x: &Array, y: &Array) -> i32 {
     match y.shape() {
         [parts, rest @ ..] if y.dtype() == Dtype::F32 && rest == x.shape() => *parts,
@@ -311,9 +313,10 @@ fn parts_of(x: &Array, y: &Array) -> i32 {
     }
 }
 
-/// `x + y`, and the norm of that with `norm`. y may come in float parts, `[parts, …]`. It is normed first with `out_norm`, and
-/// then multiplied with `factor`. Norms are root-mean-square norms over the last dimension, with weights `[columns]` and one
-/// epsilon. The sum is multiplied with the first value of `scale` where there is one. Without `norm` only the first result.
+/// `x + y`, and the norm of that with `norm`. y may come in float parts, `[parts, …]`. It is normed
+/// first with `out_norm`, and then multiplied with `factor`. Norms are root-mean-square norms over
+/// the last dimension, with weights `[columns]` and one epsilon. The sum is multiplied with the
+/// first value of `scale` where there is one. Without `norm` only the first result.
 ///
 /// # Errors
 /// Operands that [`takes_residual`] rejects; a device without CUDA.
@@ -331,7 +334,8 @@ pub fn residual(
         return Err(Error::new(format!("no residual of {x:?} and {y:?}")));
     }
     let (dtype, columns) = (x.dtype(), x.shape().last().copied().unwrap_or(0));
-    // Eight values for each thread, or sixteen. Those of longer rows take more registers than so many threads have.
+    // Eight values for each thread, or sixteen. Those of longer rows take more registers than so
+    // many threads have.
     let needed = (columns / 8 + LANES - 1) / LANES;
     let warps = if needed > 2 * MOST_WARPS { WARPS } else { needed.min(MOST_WARPS) };
     let constants = [

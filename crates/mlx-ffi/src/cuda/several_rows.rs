@@ -8,8 +8,8 @@ use crate::{Activation, Array, Dtype, Error, Result};
 
 /// The most rows of x that [`several_rows`] takes.
 pub const MOST_SEVERAL_ROWS: i32 = 64;
-/// The most of them with weights that are not packed. With more, cuBLASLt is faster: 64 rows by the layers of Qwen3-4B take 76 µs each there, and 78
-/// here (H200).
+/// The most of them with weights that are not packed. With more, cuBLASLt is faster: 64 rows by the
+/// layers of Qwen3-4B take 76 µs each there, and 78 here (H200).
 pub const MOST_DENSE_ROWS: i32 = 32;
 
 const SEVERAL_ROWS: Source = Source {
@@ -66,8 +66,8 @@ impl Ring {
     fn of(rows: i32, [n, k]: [i32; 2], packing: (i32, i32), sizes: Sizes) -> (Ring, i32) {
         let tiles = [1, 2, 4].into_iter().find(|tiles| rows <= tiles * 8).unwrap_or(8);
         let (bits, _) = packing;
-        // Warps that unpack are fewer: each then has more to do between two barriers. The layers of Qwen3-4B in 4 bits take 31.6 µs each for eight
-        // rows, and 37.5 with eight warps (H200).
+        // Warps that unpack are fewer: each then has more to do between two barriers. The layers of
+        // Qwen3-4B in 4 bits take 31.6 µs each for eight rows, and 37.5 with eight warps (H200).
         let warps = if bits == 16 { 8 } else { 4 };
         // Where four cannot be added at once, nothing is split.
         let most = if n % 4 == 0 { MOST_PARTS.min((k + STAGE - 1) / STAGE) } else { 1 };
@@ -86,9 +86,11 @@ impl Ring {
         (ring.sized(packing, blocks * parts, sizes), parts)
     }
 
-    /// The ring with its stages, and bytes for rows of weights, for those of x, and for scales and biases, which may begin within a word where stages
-    /// are not whole. Two blocks have room on a large multiprocessor, so that the next kernel's have, too. Of more blocks than find room at once, four
-    /// have, where their rings are small: three would leave some multiprocessors with more than others.
+    /// The ring with its stages, and bytes for rows of weights, for those of x, and for scales and
+    /// biases, which may begin within a word where stages are not whole. Two blocks have room on a
+    /// large multiprocessor, so that the next kernel's have, too. Of more blocks than find room at
+    /// once, four have, where their rings are small: three would leave some multiprocessors with
+    /// more than others.
     fn sized(self, (bits, group_size): (i32, i32), blocks: i32, sizes: Sizes) -> Ring {
         let Ring { tiles, own_tiles, warps, is_whole, .. } = self;
         let rows = 16 * own_tiles;
@@ -132,8 +134,8 @@ pub fn takes_several_rows(x: &Array, w: Weights<'_>) -> bool {
         && n <= i32::MAX / (MOST_SEVERAL_ROWS * MOST_PARTS)
 }
 
-/// `x wᵀ` for up to [`MOST_SEVERAL_ROWS`] rows of x, `[…, in]`, and weights of `[out, in]`: `[…, out]`. Packed weights
-/// are rounded to the type of x as they are unpacked.
+/// `x wᵀ` for up to [`MOST_SEVERAL_ROWS`] rows of x, `[…, in]`, and weights of `[out, in]`: `[…,
+/// out]`. Packed weights are rounded to the type of x as they are unpacked.
 ///
 /// # Errors
 /// Operands that [`takes_several_rows`] rejects; a device without CUDA.
@@ -152,7 +154,8 @@ pub fn several_rows_in_parts(x: &Array, w: Weights<'_>) -> Result<Array> {
     Cut::of(x, w)?.product(x, w, None)
 }
 
-/// `x wᵀ` for several rows, as [`several_rows`] makes it, whose first half gates the second: `[…, out / 2]`.
+/// `x wᵀ` for several rows, as [`several_rows`] makes it, whose first half gates the second: `[…,
+/// out / 2]`.
 ///
 /// # Errors
 /// Operands that [`takes_gated_rows`] rejects; a device without CUDA.

@@ -28,8 +28,9 @@ const TAKE_BUFFERS: Source = Source {
     ..TAKE
 };
 
-/// The rows of `table`, U32 below n: of `[n]` or `[n, width]` at `indices` of one or two dimensions, of `[n, positions, width]` or
-/// `[n, heads, positions, width]` at those of one; `None` where there is no kernel for it.
+/// The rows of `table`, U32 below n: of `[n]` or `[n, width]` at `indices` of one or two
+/// dimensions, of `[n, positions, width]` or `[n, heads, positions, width]` at those of one; `None`
+/// where there is no kernel for it.
 pub(crate) fn rows_at(table: &Array, indices: &Array) -> Result<Option<Array>> {
     match table.shape() {
         [_] => taken(table, indices, indices.shape(), false),
@@ -53,8 +54,8 @@ pub(crate) fn positions_at(table: &Array, indices: &Array) -> Result<Option<Arra
     }
 }
 
-/// For each row of `table`, `[rows, n]`, its entries at the indices of the same row, U32 below n; `None` where there is no
-/// kernel for it.
+/// For each row of `table`, `[rows, n]`, its entries at the indices of the same row, U32 below n;
+/// `None` where there is no kernel for it.
 pub(crate) fn entries_at(table: &Array, indices: &Array) -> Result<Option<Array>> {
     match (table.shape(), indices.shape()) {
         ([rows, _], [of_indices, _]) if rows == of_indices => {
@@ -110,7 +111,8 @@ mod tests {
     use super::*;
     use crate::{Device, Indices, ops, use_device};
 
-    /// A processor runs the kernel here; `tests/cuda/gather.rs` runs it on a GPU, with other strides.
+    /// A processor runs the kernel here; `tests/cuda/gather.rs` runs it on a GPU, with other
+    /// strides.
     #[test]
     fn rows_of_buffers_are_those_that_mlx_takes() {
         use_device(Device::Cpu).unwrap();

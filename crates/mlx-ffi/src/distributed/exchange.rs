@@ -113,8 +113,8 @@ impl Links {
     /// Sends and receives everything, each message of at most one to and one from a rank.
     ///
     /// # Errors
-    /// A rank that is gone, hangs or computes something else. All later exchanges fail with the same error then, and
-    /// all other ranks are told by the end of their connections.
+    /// A rank that is gone, hangs or computes something else. All later exchanges fail with the
+    /// same error then, and all other ranks are told by the end of their connections.
     pub(super) fn exchange(
         &mut self,
         outgoing: &mut [Outgoing<'_>],
@@ -197,7 +197,8 @@ fn wait(sockets: &[(&TcpStream, i16)], most: Duration) -> io::Result<()> {
     };
     let mut descriptors: Vec<libc::pollfd> = sockets.iter().map(descriptor).collect();
     let most = most.as_millis().clamp(1, 1000) as i32;
-    // SAFETY: the call reads and writes as many descriptors as there are, which are open as long as `sockets`.
+    // SAFETY: the call reads and writes as many descriptors as there are, which are open as long as
+    // `sockets`.
     let ready =
         unsafe { libc::poll(descriptors.as_mut_ptr(), descriptors.len() as libc::nfds_t, most) };
     match ready {

@@ -8,8 +8,8 @@ pub(super) fn paired(values: &[u8], indices: &[u8], first: u32) -> Vec<u8> {
     pairs.flat_map(|(value, index)| [*value, of_all(index)]).flatten().collect()
 }
 
-/// Of each row, the index of the largest value in `all`, which are pairs of each rank in turn, of `bytes` bytes each. Of
-/// equals, the first one; a value that is no number is less than all.
+/// Of each row, the index of the largest value in `all`, which are pairs of each rank in turn, of
+/// `bytes` bytes each. Of equals, the first one; a value that is no number is less than all.
 pub(super) fn choose(all: &[u8], bytes: usize, out: &mut [u8]) {
     let pair = |rank: usize, row: usize| {
         let pair = &all[rank * bytes + 8 * row..][..8];

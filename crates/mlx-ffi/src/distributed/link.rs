@@ -12,7 +12,8 @@ use crate::{Error, Result};
 
 /// The first bytes of a connection, so that nothing else is taken for a rank.
 const MAGIC: [u8; 8] = *b"mlranks3";
-/// Bytes of a greeting: the magic, the purpose, the rank, the number of ranks, the group and the digest.
+/// Bytes of a greeting: the magic, the purpose, the rank, the number of ranks, the group and the
+/// digest.
 const GREETING: usize = 8 + 4 + 4 + 4 + 8 + 32;
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -109,8 +110,8 @@ impl Greeting {
 }
 
 impl Links {
-    /// Waits until there is a connection to every rank: lower ones are called, higher ones call. With the connections
-    /// for orders: those of rank 0 to all others.
+    /// Waits until there is a connection to every rank: lower ones are called, higher ones call.
+    /// With the connections for orders: those of rank 0 to all others.
     pub(super) fn meet(member: &Member) -> Result<(Links, Sockets)> {
         let Member { rank, addresses, limits, .. } = member;
         let deadline = Instant::now() + limits.meet;
@@ -124,7 +125,8 @@ impl Links {
         if *rank > 0 {
             met.orders[0] = Some(call(addresses[0], 0, &own(Purpose::Orders), deadline)?);
         }
-        // Only now, so that of two groups on the same addresses one has all of them: the one that has the first.
+        // Only now, so that of two groups on the same addresses one has all of them: the one that
+        // has the first.
         if rank + 1 < addresses.len() {
             let listener = listen(addresses[*rank], deadline)?;
             accept(&listener, &own(Purpose::Values), &mut met, deadline)?;
@@ -175,7 +177,8 @@ impl Met {
         sockets.get_mut(other.rank).filter(|place| place.is_none() && other.rank > own.rank)
     }
 
-    /// Keeps the connection of the rank `other`, which is told who is here even where it does not fit: both say why.
+    /// Keeps the connection of the rank `other`, which is told who is here even where it does not
+    /// fit: both say why.
     fn admit(&mut self, own: &Greeting, socket: TcpStream, other: &Greeting) -> Result<()> {
         let _ = own.write(&socket);
         if other.group != own.group {
@@ -330,8 +333,8 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// Sets a connection up: small messages go at once, and a host that is gone while nothing is under way is noticed
-/// within five seconds.
+/// Sets a connection up: small messages go at once, and a host that is gone while nothing is under
+/// way is noticed within five seconds.
 fn settle(socket: &TcpStream) -> io::Result<()> {
     socket.set_read_timeout(None)?;
     socket.set_nonblocking(false)?;
@@ -346,8 +349,9 @@ fn settle(socket: &TcpStream) -> io::Result<()> {
     set(socket, tcp, libc::TCP_KEEPCNT, 3)
 }
 
-/// Has a host that is gone noticed within five seconds while something is under way, too. Not for values: what they
-/// fill may stay full for as long as the other rank computes, and Linux ends such a connection then.
+/// Has a host that is gone noticed within five seconds while something is under way, too. Not for
+/// values: what they fill may stay full for as long as the other rank computes, and Linux ends such
+/// a connection then.
 fn notice_soon(socket: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     set(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 5000)?;

@@ -10,7 +10,8 @@ pub struct Member {
     pub rank: usize,
     /// The address at which each rank listens, in their order.
     pub addresses: Vec<SocketAddr>,
-    /// A number that the ranks of this group have alone, so that others on the same addresses are told apart. 0: none.
+    /// A number that the ranks of this group have alone, so that others on the same addresses are
+    /// told apart. 0: none.
     pub group: u64,
     /// Equal in all ranks, such as the digest of the model's files.
     pub digest: [u8; 32],

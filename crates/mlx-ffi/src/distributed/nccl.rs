@@ -1,8 +1,9 @@
 //! Values of ranks that have a GPU each: a group of MLX's over a communicator of NCCL that is ours.
 //!
-//! NCCL gathers on the device, behind what was queued there. It sums there, too, where GPUs do not reach each other's memory;
-//! otherwise a kernel of ours does. A rank that waits in it keeps its device busy, and
-//! waits until the others come or the group is given up. What else ranks do with values is made of what all of them gather.
+//! NCCL gathers on the device, behind what was queued there. It sums there, too, where GPUs do not
+//! reach each other's memory; otherwise a kernel of ours does. A rank that waits in it keeps its
+//! device busy, and waits until the others come or the group is given up. What else ranks do with
+//! values is made of what all of them gather.
 
 use std::env;
 use std::ffi::{CStr, c_int};
@@ -42,7 +43,8 @@ pub struct Sums {
     pub dispatched: bool,
     /// By a kernel that writes into the memory of the other GPUs, where they reach each other.
     pub by_kernel: bool,
-    /// Operation by operation where neither is possible; otherwise that is an error, which says why.
+    /// Operation by operation where neither is possible; otherwise that is an error, which says
+    /// why.
     pub may_fall_back: bool,
 }
 
@@ -75,16 +77,19 @@ pub(super) struct Nccl {
     sums: Sums,
 }
 
-// SAFETY: the handle is a pointer to a group that calls change under its own lock, and MLX's calls only read it.
+// SAFETY: the handle is a pointer to a group that calls change under its own lock, and MLX's calls
+// only read it.
 unsafe impl Send for Nccl {}
 // SAFETY: as above.
 unsafe impl Sync for Nccl {}
 
 impl Nccl {
-    /// Waits until all ranks are there. `gather` fills its second bytes with the first ones of all ranks, in their order.
+    /// Waits until all ranks are there. `gather` fills its second bytes with the first ones of all
+    /// ranks, in their order.
     ///
     /// # Errors
-    /// An MLX without NCCL; another number of GPUs than one; a variable that says nothing known; what NCCL refuses.
+    /// An MLX without NCCL; another number of GPUs than one; a variable that says nothing known;
+    /// what NCCL refuses.
     pub fn meet(
         rank: usize,
         size: usize,
@@ -156,7 +161,8 @@ impl Nccl {
         };
         let mut handle = [0; HANDLE];
         let offered = match self.sums.by_kernel {
-            // SAFETY: the group is filled; the text ends with a zero; there are as many bytes as the call writes.
+            // SAFETY: the group is filled; the text ends with a zero; there are as many bytes as
+            // the call writes.
             true => check(unsafe {
                 sys::mlxrs_peers_offer(self.group, ALL_SUM.as_ptr(), handle.as_mut_ptr())
             }),
@@ -184,7 +190,8 @@ impl Nccl {
         self.sums
     }
 
-    /// Lets what waits on the device for other ranks end, with any values, and lets later operations fail.
+    /// Lets what waits on the device for other ranks end, with any values, and lets later
+    /// operations fail.
     pub fn give_up(&self) {
         // SAFETY: the handle is filled, and lives for the call.
         unsafe { sys::mlxrs_nccl_give_up(self.group) };
@@ -223,8 +230,8 @@ pub(super) fn of_rank(
     ops::squeeze(&ops::slice_axis(&all, 0, from, from + 1)?, 0)
 }
 
-/// Of each row the index of the largest of all ranks' `values`, `[rows]` in F32, of which `gather` makes those of all. Of
-/// equals, it is the first rank's.
+/// Of each row the index of the largest of all ranks' `values`, `[rows]` in F32, of which `gather`
+/// makes those of all. Of equals, it is the first rank's.
 ///
 /// # Errors
 /// Indices up to a `below` that F32 cannot number.

@@ -15,7 +15,8 @@ const MOST: usize = 1 << 30;
 /// For the rest of a message whose beginning is there.
 const REST: Duration = Duration::from_secs(60);
 
-/// The connections of rank 0 to all others. Rank 0 tells all of them the same; each of them answers rank 0 alone.
+/// The connections of rank 0 to all others. Rank 0 tells all of them the same; each of them answers
+/// rank 0 alone.
 ///
 /// A wait has no limit, takes no core, and ends once the other rank has ended.
 pub struct Orders {
@@ -70,7 +71,8 @@ impl Orders {
         };
         let mut descriptors: Vec<libc::pollfd> = all.iter().map(descriptor).collect();
         loop {
-            // SAFETY: the call reads and writes as many descriptors as there are, which are open as long as `self`.
+            // SAFETY: the call reads and writes as many descriptors as there are, which are open as
+            // long as `self`.
             let count = unsafe {
                 libc::poll(descriptors.as_mut_ptr(), descriptors.len() as libc::nfds_t, -1)
             };

@@ -4,8 +4,8 @@ use half::{bf16, f16};
 
 use crate::Dtype;
 
-/// The sum of `terms`, floats of `dtype` of as many bytes as `out`, in their order. Halves are summed in F32 and
-/// rounded once.
+/// The sum of `terms`, floats of `dtype` of as many bytes as `out`, in their order. Halves are
+/// summed in F32 and rounded once.
 pub(super) fn sum(dtype: Dtype, terms: &[&[u8]], out: &mut [u8]) {
     match dtype {
         Dtype::F16 => {

@@ -19,19 +19,19 @@ impl Padding {
     }
 }
 
-/// The cross-correlation of `x`, `[n, height, width, channels]`, with `weight`,
-/// `[out, kernel height, kernel width, channels]`: `[n, rows, columns, out]`. The kernel moves by `stride`
-/// in both directions.
+/// The cross-correlation of `x`, `[n, height, width, channels]`, with `weight`, `[out, kernel
+/// height, kernel width, channels]`: `[n, rows, columns, out]`. The kernel moves by `stride` in
+/// both directions.
 ///
 /// # Errors
-/// Shapes or types that do not fit; empty ones; types that are no floats; a stride below 1; negative
-/// padding; a kernel that is larger than the padded picture.
+/// Shapes or types that do not fit; empty ones; types that are no floats; a stride below 1;
+/// negative padding; a kernel that is larger than the padded picture.
 pub fn conv2d(x: &Array, weight: &Array, stride: i32, padding: Padding) -> Result<Array> {
     places(x, weight, stride, padding)?;
     let Padding { before, after } = padding;
     let (strides, ones) = ([stride; 2], [1; 2]);
-    // SAFETY: the inputs and the lists of two outlive the call; mlx-c only reads them. Channels, kernel and
-    // padding were checked above.
+    // SAFETY: the inputs and the lists of two outlive the call; mlx-c only reads them. Channels,
+    // kernel and padding were checked above.
     Array::from_op(|out| unsafe {
         sys::mlx_conv_general(
             out,

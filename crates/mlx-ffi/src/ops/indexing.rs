@@ -12,10 +12,11 @@ use super::{elementwise, shapes};
 use crate::stream::current;
 use crate::{Array, Dtype, Error, Result, cuda, sys};
 
-/// Unsigned integers of which it is known what they stay below, though they may not be computed yet.
+/// Unsigned integers of which it is known what they stay below, though they may not be computed
+/// yet.
 ///
-/// They come from the host, whose values are looked at, or from operations whose results are indices
-/// by their nature. They can be read as any [`Array`]; an array does not become indices.
+/// They come from the host, whose values are looked at, or from operations whose results are
+/// indices by their nature. They can be read as any [`Array`]; an array does not become indices.
 #[derive(Debug)]
 pub struct Indices {
     /// U32. Nothing writes into its buffer: what is written in place is of a floating-point type.
@@ -67,7 +68,8 @@ impl Indices {
         }
     }
 
-    /// The whole numbers of `array` as indices below `below`: a larger one, or one that is no number, counts as one of them.
+    /// The whole numbers of `array` as indices below `below`: a larger one, or one that is no
+    /// number, counts as one of them.
     ///
     /// # Errors
     /// A bound of 0, or one above what 32 bits number.

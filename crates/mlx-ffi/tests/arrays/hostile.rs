@@ -1,5 +1,5 @@
-//! Arguments that nobody should give: each is an error before a kernel runs, so that no safe function
-//! reads or writes outside of an array.
+//! Arguments that nobody should give: each is an error before a kernel runs, so that no safe
+//! function reads or writes outside of an array.
 
 use mlx_ffi::{
     Array, Device, Dtype, Indices, QuantMode, Quantization, Quantized, Result, gather_qmm, ops,

@@ -57,7 +57,8 @@ fn steps_with_heads_of_512_are_those_of_mlx() {
     steps(&[[8, 1], [6, 2]], 512).expect("steps");
 }
 
-/// Steps of so many heads and key heads: the first ones in all ways, the others in those that differ most.
+/// Steps of so many heads and key heads: the first ones in all ways, the others in those that
+/// differ most.
 fn steps(heads: &[[i32; 2]], d: i32) -> Result<()> {
     use_cuda();
     for (i, [n_heads, n_kv_heads]) in some(heads, 1).iter().enumerate() {
@@ -73,7 +74,8 @@ fn steps(heads: &[[i32; 2]], d: i32) -> Result<()> {
         for (b, at) in some(&[(32, 600), (80, 150)], 0) {
             attention([*b, 1, *at], sizes, Dtype::Bf16, &[NORMED_VALUES])?;
         }
-        // Rows of long buffers have parts of their own number: here from one to as many as there are.
+        // Rows of long buffers have parts of their own number: here from one to as many as there
+        // are.
         for (b, at) in some(&[(40, 1300), (60, 9000)], 1) {
             attention([*b, 1, *at], sizes, Dtype::Bf16, &[NORMED, NORMED_VALUES])?;
         }
@@ -143,7 +145,8 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
     let on_device = Array::from_i32(&[at; 4], &[4])?;
     let counters = Counters::new(b * n_heads)?;
     let sinks = cast(&values(&[n_heads], 9), dtype);
-    // Kernels are compiled as they are asked for once a thread has used the device: those of all ways at once.
+    // Kernels are compiled as they are asked for once a thread has used the device: those of all
+    // ways at once.
     eval_all([&qkv, &keys, &values_])?;
     let find = |way: Way| -> Result<Found> {
         let dims = if way.turned > 0 { d / way.turned } else { 0 };
@@ -205,7 +208,8 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
         // What is written in place may be read once it was evaluated.
         eval_all([&out, &new_keys, &new_values])?;
         eval_all(&borrowed)?;
-        // By MLX's operations in f32, which round where norms do: a score adds up what that does to all values of a head.
+        // By MLX's operations in f32, which round where norms do: a score adds up what that does to
+        // all values of a head.
         let normed = |x: &Array, norm: &Array| -> Result<Array> {
             let even = cast(&fast::rms_norm(x, None, 1e-5)?, dtype);
             Ok(wide(&cast(&ops::multiply(&wide(&even), &wide(norm))?, dtype)))
@@ -275,7 +279,8 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
         let expected = ops::matmul(&weights, &by_heads(&all_values)?)?;
         let expected = ops::reshape(&expected, &[b, n_heads, l, d])?;
         let expected = ops::reshape(&ops::swap_axes(&expected, 1, 2)?, &[b, l, q_dim])?;
-        // A step does not round weights: what is left is the result's rounding, 2⁻⁸, and now and then another value of a key.
+        // A step does not round weights: what is left is the result's rounding, 2⁻⁸, and now and
+        // then another value of a key.
         let bound = if l == 1 { 1e-2 } else { 2e-2 };
         assert_near(&out, &expected, bound, &what("out"));
         if let Some(borrowed) = &borrowed {

@@ -23,7 +23,8 @@ impl Layer {
         Ok(Layer(matrices))
     }
 
-    /// Hidden states, keys and values with `l` positions more, from `at` on, of which `on_device` has the index and the rows.
+    /// Hidden states, keys and values with `l` positions more, from `at` on, of which `on_device`
+    /// has the index and the rows.
     fn forward(
         &self,
         x: &Array,

@@ -98,7 +98,8 @@ impl Network {
         ExpertNetwork { into, gate: self.gate, down: self.down.given() }
     }
 
-    /// The weighted sums by MLX in f32 for `x`, `[t, in]`, and `weights` of all experts, `[experts, t, 1]`.
+    /// The weighted sums by MLX in f32 for `x`, `[t, in]`, and `weights` of all experts, `[experts,
+    /// t, 1]`.
     fn by_mlx(&self, x: &Array, weights: &Array) -> Result<Array> {
         let x = ops::expand_dims(x, 0)?;
         let both = self.into.iter().map(|of| of.by_all(&x)).collect::<Result<Vec<_>>>()?;

@@ -1,6 +1,8 @@
-//! Operations of MLX that mixtures of experts are made of where no kernel of ours computes them, on CUDA against the CPU.
+//! Operations of MLX that mixtures of experts are made of where no kernel of ours computes them, on
+//! CUDA against the CPU.
 //!
-//! `gather_mm` is not told there that indices are sorted: it may read indices that are not computed yet (MLX 0.32.2).
+//! `gather_mm` is not told there that indices are sorted: it may read indices that are not computed
+//! yet (MLX 0.32.2).
 
 use mlx_ffi::{Array, Device, Dtype, Indices, Result, ops, use_device};
 
@@ -95,7 +97,8 @@ fn line_of(indices: &[u32]) -> Result<Indices> {
     Indices::from_u32(indices, &[indices.len() as i32])
 }
 
-/// Rows and entries of tables in other orders than row-major, by indices of one and of two dimensions.
+/// Rows and entries of tables in other orders than row-major, by indices of one and of two
+/// dimensions.
 fn taken(device: Device, dtype: Dtype) -> Result<Vec<Vec<f32>>> {
     use_device(device)?;
     let table = ops::astype(&values(&[300, 40], 0.713)?, dtype)?;

@@ -7,7 +7,8 @@ pub fn is_emulated() -> bool {
     module_path!().starts_with("mlx_ffi::")
 }
 
-/// Of all that a test goes through, the first ones where a processor runs kernels: as many as take it a few seconds.
+/// Of all that a test goes through, the first ones where a processor runs kernels: as many as take
+/// it a few seconds.
 pub fn some<T>(all: &[T], on_processor: usize) -> &[T] {
     if is_emulated() { &all[..on_processor] } else { all }
 }

@@ -79,7 +79,8 @@ fn one_row(n: i32, k: i32, dtype: Dtype, packing: Option<(i32, i32)>) -> Result<
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn launches_that_are_kept_repeat_what_they_did() {
     use_cuda();
-    // The products of the last ones are those of NVIDIA's library. A processor keeps no launches of kernels.
+    // The products of the last ones are those of NVIDIA's library. A processor keeps no launches of
+    // kernels.
     for b in some(&[1, 5, 40, 130], 0) {
         repeated(*b).expect("steps");
     }

@@ -1,4 +1,5 @@
-//! Two ranks with an NVIDIA GPU each, a process for each: NCCL wants it so. Where there is one GPU, it refuses both.
+//! Two ranks with an NVIDIA GPU each, a process for each: NCCL wants it so. Where there is one GPU,
+//! it refuses both.
 
 use std::env;
 use std::net::{SocketAddr, TcpListener};
@@ -23,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: usize = 600;
 
-/// Runs `work` in two ranks, each a process that runs the test `name` alone; `without` is what sums are sent without.
+/// Runs `work` in two ranks, each a process that runs the test `name` alone; `without` is what sums
+/// are sent without.
 fn of_ranks(name: &str, without: &str, work: impl FnOnce(&Group) -> Result<()>) {
     if let Ok(told) = env::var(VARIABLE) {
         let mut words = told.split(' ');
@@ -145,7 +147,8 @@ fn sums_between_gpus_are_replayed_and_dispatched() {
             for seed in 30..40 {
                 let x = rows(count, seed);
                 let h = replay.run(&[&x], &[])?.expect("all is as it was");
-                // It lies in a buffer that the next run overwrites, and is not waited for by itself.
+                // It lies in a buffer that the next run overwrites, and is not waited for by
+                // itself.
                 let found = ops::add(&h, &Array::scalar(0.0, Dtype::Bf16)?)?;
                 assert_near(&found, &expected(&x)?, 3e-2, "replayed sums");
             }
@@ -230,7 +233,8 @@ fn sums_of_all_sizes_are_those_of_both_ranks_in_the_same_bits() {
         "fallback",
         |group| {
             assert!(group.sums().is_some_and(|sums| sums.by_kernel), "the GPUs reach each other");
-            // The last one of each type is summed by NCCL, as its bytes are no whole sixteen; one is summed in several parts.
+            // The last one of each type is summed by NCCL, as its bytes are no whole sixteen; one
+            // is summed in several parts.
             let counts = [8, 4096, 1000 * 8, 70_001 * 8, 5_000_000, 20_000_000, 4097];
             for (round, count) in counts.into_iter().chain(counts.into_iter().rev()).enumerate() {
                 for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {

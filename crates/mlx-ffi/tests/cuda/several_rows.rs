@@ -8,8 +8,8 @@ use super::arrays::{assert_near, cast, values, wide};
 use super::matrix::Matrix;
 use super::on_cuda::{some, use_cuda};
 
-/// The small sizes are for a processor, too. Blocks have all columns there, or share them, and one to three sixteens of rows. Whole stages, rows
-/// and words of scales do not fit into some.
+/// The small sizes are for a processor, too. Blocks have all columns there, or share them, and one
+/// to three sixteens of rows. Whole stages, rows and words of scales do not fit into some.
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn products_of_several_rows_are_those_of_mlx() {

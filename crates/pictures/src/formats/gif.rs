@@ -13,8 +13,8 @@ pub fn size(bytes: &[u8], limits: &Limits) -> Result<(u32, u32), PictureError> {
     check_sides(Format::Gif, screen, limits)
 }
 
-/// The first frame on its screen, as Pillow shows it: what it leaves free has the transparent colour, or
-/// else the first one; a frame that is larger than the screen widens it.
+/// The first frame on its screen, as Pillow shows it: what it leaves free has the transparent
+/// colour, or else the first one; a frame that is larger than the screen widens it.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, PictureError> {
     let mut decoder = open(bytes, limits)?;
     let screen = (u32::from(decoder.width()), u32::from(decoder.height()));

@@ -116,8 +116,8 @@ fn segments(bytes: &[u8]) -> Segments<'_> {
     found
 }
 
-/// The colour profile in the segments APP2, which come in any order: each begins with its number, from 1,
-/// and with how many there are.
+/// The colour profile in the segments APP2, which come in any order: each begins with its number,
+/// from 1, and with how many there are.
 fn profile_in(segments: &Segments<'_>) -> Result<Option<Vec<u8>>, PictureError> {
     let mut parts = segments.of_profile.clone();
     if parts.is_empty() {

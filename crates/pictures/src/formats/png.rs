@@ -29,8 +29,8 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Picture, Orientation), P
     chunks::check_profile(bytes)?;
     let orientation = chunks::orientation(bytes, reader.info().exif_metadata.as_deref())?;
 
-    // The file's type says how grey of 16 bits is read: Pillow cuts it off at 255 where it is alone, and
-    // takes the upper byte where alpha comes with it.
+    // The file's type says how grey of 16 bits is read: Pillow cuts it off at 255 where it is
+    // alone, and takes the upper byte where alpha comes with it.
     let cut_off = of_file == ColorType::Grayscale;
     let wide = depth == BitDepth::Sixteen;
     match (colour, wide) {

@@ -148,7 +148,8 @@ fn stride(support: f64) -> u64 {
     (support.ceil() as u64).saturating_mul(2).saturating_add(1)
 }
 
-/// The most bits behind the point with which the largest weight fits 16 bits with its sign; 22 at most.
+/// The most bits behind the point with which the largest weight fits 16 bits with its sign; 22 at
+/// most.
 fn bits_of_16(largest: f64) -> u32 {
     (0..22)
         .find(|bits| (0.5 + largest * f64::from(1 << (bits + 1))) as i32 >= 1 << 15)

@@ -1,5 +1,5 @@
-//! Pictures against the answers of Pillow, torchvision and transformers, and pictures that are refused.
-//! `tests/fixtures/make.py` made the files and the answers.
+//! Pictures against the answers of Pillow, torchvision and transformers, and pictures that are
+//! refused. `tests/fixtures/make.py` made the files and the answers.
 
 mod bad;
 mod decoding;

@@ -25,8 +25,8 @@ pub async fn object(state: &State, request: Request) -> Result<Read> {
     undeclared_object(state, request).await
 }
 
-/// The request's body, which must be a JSON object, whatever it is declared as. Ollama's clients declare it as they like. Web pages
-/// are kept out by their origin.
+/// The request's body, which must be a JSON object, whatever it is declared as. Ollama's clients
+/// declare it as they like. Web pages are kept out by their origin.
 ///
 /// # Errors
 /// It is encoded, too large, too slow, no JSON, or no object; a key comes twice.

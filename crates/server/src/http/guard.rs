@@ -167,7 +167,8 @@ fn admit(config: &Config, request: &Request) -> Result<Passed> {
 }
 
 /// Names can be made to point anywhere, so that a web page could reach this server under a name of
-/// its own; an address or `localhost` cannot. HTTP/1.0 does not ask for a name, and no browser speaks it.
+/// its own; an address or `localhost` cannot. HTTP/1.0 does not ask for a name, and no browser
+/// speaks it.
 fn check_host(config: &Config, request: &Request) -> Result<()> {
     let from_header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or("?"));
     let Some(host) = request.uri().authority().map(|a| a.as_str()).or(from_header) else {

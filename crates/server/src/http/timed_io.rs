@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection that has ended early reads on for so long. Closing it at once would take the answer away from a client
-/// that is still writing.
+/// A connection that has ended early reads on for so long. Closing it at once would take the answer
+/// away from a client that is still writing.
 const LINGERS: Duration = Duration::from_secs(10);
 /// It ends before where nothing comes for so long.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -26,7 +26,8 @@ const DRAIN_FACTOR: usize = 8;
 /// The rest of a body is given up where nothing of it comes for so long.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// A body that nobody has asked for has so long in all: who sends it may be refused for want of a key.
+/// A body that nobody has asked for has so long in all: who sends it may be refused for want of a
+/// key.
 const UNTOUCHED: Duration = Duration::from_secs(5);
 
 /// The bytes that a request declares its body to have.
@@ -72,7 +73,8 @@ impl Unread {
         (request, Unread { left, waits, too_long, most })
     }
 
-    /// Reads what is left until `deadline`, once nobody else reads. False if the connection cannot go on.
+    /// Reads what is left until `deadline`, once nobody else reads. False if the connection cannot
+    /// go on.
     pub async fn drain(self, state: &State, deadline: Instant) -> bool {
         let left = mem::replace(
             &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner),

@@ -76,8 +76,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of `models`, each of which runs so many generations together and lets so many more wait.
-    /// Must be called within a tokio runtime.
+    /// The pool of `models`, each of which runs so many generations together and lets so many more
+    /// wait. Must be called within a tokio runtime.
     pub fn new(models: Models, slots: usize, waiting: usize) -> Arc<Pool> {
         let pinned = models.entries.iter().map(|entry| entry.pinned);
         let slots_of = Slots::new(pinned, models.memory, models.idle);
@@ -189,8 +189,8 @@ impl Pool {
     /// A model for text: the one that `asked` names, or the only one. It is loaded where it is not.
     ///
     /// # Errors
-    /// 404 for a name that no model has, 429 where too many wait for models. 503 where this one cannot be
-    /// loaded or takes too long, and while the server ends.
+    /// 404 for a name that no model has, 429 where too many wait for models. 503 where this one
+    /// cannot be loaded or takes too long, and while the server ends.
     pub async fn text(self: &Arc<Self>, asked: Option<&str>) -> Result<Lease<Loaded>> {
         let lease = self.lease(asked, Makes::Text).await?;
         let name = lease.name().to_owned();

@@ -45,7 +45,8 @@ impl<T> Lease<T> {
         Lease { model, hold: Arc::new(hold) }
     }
 
-    /// A lease of what `part` makes of the model, which is this use of it; `None` where it makes nothing.
+    /// A lease of what `part` makes of the model, which is this use of it; `None` where it makes
+    /// nothing.
     pub fn map<U>(self, part: impl FnOnce(T) -> Option<U>) -> Option<Lease<U>> {
         let Lease { model, hold } = self;
         part(model).map(|model| Lease { model, hold })

@@ -1,7 +1,8 @@
 //! The models of one server: which are loaded, which wait, and who uses them.
 //!
-//! [`slots`] is the table as a state machine, without threads, clocks and models. [`keeper`] drives it: it
-//! loads and unloads on threads that may wait, and hands out leases. A model with a lease is never unloaded.
+//! [`slots`] is the table as a state machine, without threads, clocks and models. [`keeper`] drives
+//! it: it loads and unloads on threads that may wait, and hands out leases. A model with a lease is
+//! never unloaded.
 
 pub mod admission;
 pub mod catalogue;

@@ -9,12 +9,12 @@ use inference_core::{
     TextModel,
 };
 
-/// Loads the models of a server. Its methods may take long: they are called on threads that may wait, one load
-/// at a time.
+/// Loads the models of a server. Its methods may take long: they are called on threads that may
+/// wait, one load at a time.
 pub trait Loader: Send + Sync {
-    /// Bytes that the model of this number takes once it is loaded. Those of [`Models::entries`] are numbered from 0,
-    /// and those of each [`Change::added`] from where the last ones ended. Called before each
-    /// load, so that what does not fit is not begun.
+    /// Bytes that the model of this number takes once it is loaded. Those of [`Models::entries`]
+    /// are numbered from 0, and those of each [`Change::added`] from where the last ones ended.
+    /// Called before each load, so that what does not fit is not begun.
     ///
     /// # Errors
     /// Why it cannot be loaded.
@@ -26,13 +26,14 @@ pub trait Loader: Send + Sync {
     /// Why it cannot be loaded.
     fn load(&self, index: usize) -> inference_core::Result<Model>;
 
-    /// The models that have come and gone since the last call. Called now and then, never twice at once.
+    /// The models that have come and gone since the last call. Called now and then, never twice at
+    /// once.
     fn changes(&self) -> Change {
         Change::default()
     }
 
-    /// Nothing is left of a model that was loaded. Called after each, so that memory can be given back to the
-    /// system.
+    /// Nothing is left of a model that was loaded. Called after each, so that memory can be given
+    /// back to the system.
     fn dropped(&self) {}
 }
 
@@ -125,7 +126,8 @@ pub struct Models {
     pub loader: Box<dyn Loader>,
     /// Bytes that loaded models may take together.
     pub memory: u64,
-    /// A model that nobody used for so long is unloaded; `None`: only where another needs its memory.
+    /// A model that nobody used for so long is unloaded; `None`: only where another needs its
+    /// memory.
     pub idle: Option<Duration>,
     /// How many requests may wait for loads.
     pub waiting: usize,

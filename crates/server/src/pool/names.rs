@@ -52,11 +52,12 @@ impl Names {
         kinds.into_iter().find_map(|makes| self.called(name, makes))
     }
 
-    /// The number of the model that makes `makes` and is meant by `asked`; the only one of its kind where no
-    /// name is given.
+    /// The number of the model that makes `makes` and is meant by `asked`; the only one of its kind
+    /// where no name is given.
     ///
     /// # Errors
-    /// 404 for a name that no model of that kind has; 400 where there are several and none is named.
+    /// 404 for a name that no model of that kind has; 400 where there are several and none is
+    /// named.
     pub fn find(&self, asked: Option<&str>, makes: Makes) -> Result<usize> {
         self.check(makes)?;
         let Some(name) = asked else { return self.only(makes) };

@@ -1,9 +1,10 @@
 //! The table of models as a state machine: what happens goes in, what is to be done comes out.
 //!
-//! Loads run one after the other, in the order in which their first requests came. Each has four steps: its
-//! bytes are measured, room is made, it is loaded, and who waited is let in. Room is made by unloading what
-//! was not used for longest. Where all that may go is in use, the least recently used of it takes no new
-//! requests until it is unloaded, so that no model waits for ever on one that is always busy.
+//! Loads run one after the other, in the order in which their first requests came. Each has four
+//! steps: its bytes are measured, room is made, it is loaded, and who waited is let in. Room is
+//! made by unloading what was not used for longest. Where all that may go is in use, the least
+//! recently used of it takes no new requests until it is unloaded, so that no model waits for ever
+//! on one that is always busy.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -206,7 +207,8 @@ impl<M: Clone> Slots<M> {
         (0..self.slots.len()).filter_map(|index| self.due(index)).min()
     }
 
-    /// From now on this model stays for so long while nobody uses it. A model that is pinned stays in any case.
+    /// From now on this model stays for so long while nobody uses it. A model that is pinned stays
+    /// in any case.
     pub fn keep(&mut self, index: usize, keep: Keep) {
         self.slots[index].keep = keep;
     }
@@ -291,8 +293,8 @@ impl<M: Clone> Slots<M> {
         }
     }
 
-    /// The models that have to go for the current load, the least recently used ones; those that are idle
-    /// come first.
+    /// The models that have to go for the current load, the least recently used ones; those that
+    /// are idle come first.
     fn claims(&self) -> Vec<usize> {
         let Some((_, Step::MakingRoom(bytes))) = self.current else { return Vec::new() };
         // What is being unloaded is as good as gone.

@@ -79,7 +79,8 @@ impl Conversation {
     }
 
     /// Lets an answer of `loaded` make `calls`: takes out what it must not call, holds it to the
-    /// schemas that it must keep to, and has the marks of calls shown. An answer that was given a format may be calls in its place.
+    /// schemas that it must keep to, and has the marks of calls shown. An answer that was given a
+    /// format may be calls in its place.
     ///
     /// # Errors
     /// The model calls no tools, there is none to be called, or a schema cannot be kept.
@@ -249,7 +250,8 @@ fn check_schemas(tools: &[Tool], calls: &Calls, has_format: bool) -> Result<()> 
     Ok(())
 }
 
-/// The schema of a call's arguments. Where it allows an object among other types, the object is left.
+/// The schema of a call's arguments. Where it allows an object among other types, the object is
+/// left.
 pub fn arguments_schema(mut schema: Map<String, Json>) -> Json {
     let types = schema.get("type").and_then(Json::as_array);
     if types.is_some_and(|types| types.contains(&json!("object"))) {

@@ -37,8 +37,8 @@ struct Errors {
 
 const OPENAI: Errors = Errors { path: "", body: openai::error::body, event: openai::head::failure };
 
-/// The protocol of each path; the first that fits counts. It holds for every error of the path, also before
-/// its route is known.
+/// The protocol of each path; the first that fits counts. It holds for every error of the path,
+/// also before its route is known.
 const ERRORS: &[Errors] = &[
     Errors { path: "/messages", body: anthropic::error::body, event: anthropic::error::event },
     Errors { path: "/responses", event: responses::error::event, ..OPENAI },

@@ -1,4 +1,5 @@
-//! Pictures of a request: out of data URLs, out of base64, and out of the folder that the operator allows.
+//! Pictures of a request: out of data URLs, out of base64, and out of the folder that the operator
+//! allows.
 
 use std::borrow::Cow;
 use std::fs;
@@ -132,8 +133,8 @@ impl<'a> Pictures<'a> {
         bytes_in(field, &data)
     }
 
-    /// `rest` is a file's URL without `file:`. What it tells apart is inside and outside of the folder;
-    /// outside of it, not even whether a file is there.
+    /// `rest` is a file's URL without `file:`. What it tells apart is inside and outside of the
+    /// folder; outside of it, not even whether a file is there.
     fn of_file(&self, path: &str, field: &str, rest: &str) -> Result<EncodedPicture> {
         let Some(folder) = self.folder else {
             let reason = "the operator allows no files (`ml serve --allowed-local-media-path`); send \

@@ -24,8 +24,8 @@ pub struct Checked {
 /// Reads `request`, checks it against `tables`, and waits until its model is loaded.
 ///
 /// # Errors
-/// The server is not ready or ends, the body cannot be read, a field does not fit; there is no such model, or
-/// it cannot be loaded.
+/// The server is not ready or ends, the body cannot be read, a field does not fit; there is no such
+/// model, or it cannot be loaded.
 pub async fn checked(state: &State, request: Request, tables: &[&[Field]]) -> Result<Checked> {
     state.pool.check_open()?;
     let waiting = request.extensions().get::<Waiting>().cloned().unwrap_or_default();

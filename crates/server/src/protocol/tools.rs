@@ -36,8 +36,9 @@ pub fn check_callers(tool: &mut Reader) -> Result<()> {
     Ok(())
 }
 
-/// The arguments of a call, JSON in a string, as an object. Some clients send an empty string where there are none. Where it is no
-/// object that can be read, as one with a number beyond those of 64 bits, it stays text.
+/// The arguments of a call, JSON in a string, as an object. Some clients send an empty string where
+/// there are none. Where it is no object that can be read, as one with a number beyond those of 64
+/// bits, it stays text.
 pub fn arguments(text: String) -> Json {
     if text.trim().is_empty() {
         return Json::Object(Map::new());

@@ -1,4 +1,5 @@
-//! Streams that wait for a model's load: the client hears of them by comments, before there is an answer.
+//! Streams that wait for a model's load: the client hears of them by comments, before there is an
+//! answer.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -42,8 +43,8 @@ enum Stage {
     Body(BodyDataStream),
 }
 
-/// Answers `request` by `next`. Where that waits for a model's load for as long as a stream may be silent, the
-/// stream begins without it, and a failure becomes an event.
+/// Answers `request` by `next`. Where that waits for a model's load for as long as a stream may be
+/// silent, the stream begins without it, and a failure becomes an event.
 pub async fn kept_alive(
     Shared(state): Shared<Arc<State>>,
     mut request: Request,

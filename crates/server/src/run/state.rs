@@ -69,8 +69,8 @@ impl State {
         bytes >= LONG
     }
 
-    /// Runs `work` that reads a text of so many bytes: here where that is short, else away from the threads
-    /// that serve.
+    /// Runs `work` that reads a text of so many bytes: here where that is short, else away from the
+    /// threads that serve.
     ///
     /// # Errors
     /// The work's own; 500 where it panics.

@@ -217,7 +217,8 @@ fn a_client_that_leaves_a_stream_cancels_its_picture() {
     }
 }
 
-/// A multipart form of a prompt, a picture, and what `more` has: a name, a file's name or none, and a value.
+/// A multipart form of a prompt, a picture, and what `more` has: a name, a file's name or none, and
+/// a value.
 fn form(more: &[(&str, &str, &str)]) -> String {
     let fields = [("prompt", "", "a"), ("image", "a.png", "one")];
     let own = fields.iter().filter(|own| more.iter().all(|more| more.0 != own.0));

@@ -191,7 +191,8 @@ fn clients_who_come_all_at_once_are_not_told_to_try_again() {
     let listen = ([127, 0, 0, 1], 0).into();
     let config = inference_server::Config { listen, ..inference_server::Config::default() };
     let server = runtime.block_on(inference_server::Server::bind(config)).unwrap();
-    // The system drops the first packet of one too many, and the client sends it again after a second.
+    // The system drops the first packet of one too many, and the client sends it again after a
+    // second.
     let patience = Duration::from_millis(900);
     let connect = |_| TcpStream::connect_timeout(&server.address(), patience);
     let waiting: Vec<_> = (0..clients).map(connect).collect();

@@ -1,4 +1,5 @@
-//! Two answers at once on one thread, as they come: `cargo run --release --bin async_stream -- MODEL`.
+//! Two answers at once on one thread, as they come: `cargo run --release --bin async_stream --
+//! MODEL`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]

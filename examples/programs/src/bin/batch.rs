@@ -1,4 +1,5 @@
-//! Many prompts at once, a line of stdin each: `cargo run --release --bin batch -- MODEL < prompts.txt`.
+//! Many prompts at once, a line of stdin each: `cargo run --release --bin batch -- MODEL <
+//! prompts.txt`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]

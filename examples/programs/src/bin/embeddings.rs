@@ -1,4 +1,5 @@
-//! Which lines of stdin are most like the first one: `cargo run --release --bin embeddings -- MODEL`.
+//! Which lines of stdin are most like the first one: `cargo run --release --bin embeddings --
+//! MODEL`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]

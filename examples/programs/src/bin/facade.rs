@@ -1,4 +1,5 @@
-//! The older way in, whole answers and a callback: `cargo run --release --bin facade -- MODEL`, then a question a line.
+//! The older way in, whole answers and a callback: `cargo run --release --bin facade -- MODEL`,
+//! then a question a line.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]

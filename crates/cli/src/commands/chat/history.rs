@@ -8,8 +8,8 @@ use crate::files::{self, Access};
 /// Lines that are kept, the last ones.
 pub const MAX_LINES: usize = 1000;
 
-/// The first line of a file in which `\n` and `\\` stand for a line break and a backslash. One without it
-/// has its lines as they were typed.
+/// The first line of a file in which `\n` and `\\` stand for a line break and a backslash. One
+/// without it has its lines as they were typed.
 const ESCAPED: &str = "#V2";
 
 /// A file with the lines typed.

@@ -87,8 +87,8 @@ impl<'a> Session<'a> {
         self.waiting.clear();
     }
 
-    /// Says `text`, shows the pictures that wait, and hands the answer to `sink`, piece by piece. An error, and an answer
-    /// cancelled before its first word, leave the conversation as it was.
+    /// Says `text`, shows the pictures that wait, and hands the answer to `sink`, piece by piece.
+    /// An error, and an answer cancelled before its first word, leave the conversation as it was.
     ///
     /// # Errors
     /// The model's and `sink`'s.

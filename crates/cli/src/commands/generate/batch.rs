@@ -29,7 +29,8 @@ struct Line {
     report: Report,
 }
 
-/// A batch of which the first group was read, so that one without prompts is refused before a model is loaded.
+/// A batch of which the first group was read, so that one without prompts is refused before a model
+/// is loaded.
 pub struct Begun<'a> {
     group: Vec<Result<Input>>,
     rest: Batch<'a>,

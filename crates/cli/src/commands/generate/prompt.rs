@@ -71,8 +71,8 @@ impl<'a> Batch<'a> {
         self.lines.name()
     }
 
-    /// The next prompts, at most `count`; empty lines count for nothing. What is wrong with one line is the
-    /// error of its prompt.
+    /// The next prompts, at most `count`; empty lines count for nothing. What is wrong with one
+    /// line is the error of its prompt.
     ///
     /// # Errors
     /// An input that cannot be read further.

@@ -120,9 +120,9 @@ pub struct Metrics {
 }
 
 impl Report {
-    /// The report of a generation of `prompt_ids` that gave `tokens` and ended with `outcome`, and told
-    /// `prompt` of the prompt. The model tells the texts of the most likely tokens, where `with_top`
-    /// asks for them.
+    /// The report of a generation of `prompt_ids` that gave `tokens` and ended with `outcome`, and
+    /// told `prompt` of the prompt. The model tells the texts of the most likely tokens, where
+    /// `with_top` asks for them.
     pub fn new(
         prompt_ids: &[u32],
         prompt: Option<&[Token]>,

@@ -87,8 +87,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The picture as a PNG with what makes it again as texts: nothing of times, so that equal settings
-    /// make equal files.
+    /// The picture as a PNG with what makes it again as texts: nothing of times, so that equal
+    /// settings make equal files.
     ///
     /// # Errors
     /// A picture without pixels.

@@ -112,8 +112,8 @@ impl Attention {
         parts
     }
 
-    /// A safetensors file with `ids`, and for each layer `layers.N.queries`, `keys`, `weights`, `entropy`
-    /// and `positions`.
+    /// A safetensors file with `ids`, and for each layer `layers.N.queries`, `keys`, `weights`,
+    /// `entropy` and `positions`.
     ///
     /// # Errors
     /// Tensors that the format cannot hold.

@@ -70,8 +70,9 @@ impl Gpus {
         };
         let Some(own) = names.get(rank) else { return Vec::new() };
         let mut variables = vec![(VISIBLE, own.clone())];
-        // Multicast takes memory of the switch that other programs of a shared host may hold. Buffers of MLX's cannot be
-        // let others into, and NCCL would look at them each time. All sums of a rank are on one stream, one after the other.
+        // Multicast takes memory of the switch that other programs of a shared host may hold.
+        // Buffers of MLX's cannot be let others into, and NCCL would look at them each time. All
+        // sums of a rank are on one stream, one after the other.
         let own = [(MULTICAST, "0"), (REGISTER, "0"), (MIXING, "0"), (INTERFACE, "lo")];
         for (name, value) in own {
             if env::var_os(name).is_none() {

@@ -29,10 +29,12 @@ pub struct Host {
     pub address: SocketAddr,
 }
 
-/// The hosts of `file`, one for each rank; the first rank listens on `port`, and each further one on the next.
+/// The hosts of `file`, one for each rank; the first rank listens on `port`, and each further one
+/// on the next.
 ///
 /// # Errors
-/// A file that cannot be read or has another form, by the host and the field; fewer than two hosts, or too many.
+/// A file that cannot be read or has another form, by the host and the field; fewer than two hosts,
+/// or too many.
 pub fn read(file: &Path, port: u16) -> Result<Vec<Host>> {
     let failed =
         |reason: String| Failure::Usage(format!("--hostfile {}: {reason}", file.display()));

@@ -29,10 +29,11 @@ use crate::signals::{send, terminate};
 const THREADS: &str = "ML_THREADS";
 /// Between two looks at the processes.
 const AGAIN: Duration = Duration::from_millis(20);
-/// For the others to end once one has: those that wait for it notice at once. So much longer than it may, one that is to
-/// end has before it is killed.
+/// For the others to end once one has: those that wait for it notice at once. So much longer than
+/// it may, one that is to end has before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// For all to end once they were told twice, and for the others once the first one has ended as it was told.
+/// For all to end once they were told twice, and for the others once the first one has ended as it
+/// was told.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Runs `arguments` in `count` processes on this host, and ends as the first of them that fails.
@@ -63,10 +64,12 @@ pub fn run(count: usize, arguments: &[OsString]) -> Result<()> {
     all(count, &manner, command)
 }
 
-/// Runs `arguments` on the hosts of `--hostfile`, one rank on each, and ends as the first of them that fails.
+/// Runs `arguments` on the hosts of `--hostfile`, one rank on each, and ends as the first of them
+/// that fails.
 ///
 /// # Errors
-/// Nothing to run; a file of hosts that cannot be used; addresses that others reach, without leave; no `ssh`.
+/// Nothing to run; a file of hosts that cannot be used; addresses that others reach, without leave;
+/// no `ssh`.
 pub fn run_on(file: &Path, args: &HostArgs, arguments: &[OsString]) -> Result<()> {
     let manner = Manner::of(arguments)?;
     let hosts = hosts::read(file, args.starting_port)?;
@@ -242,7 +245,8 @@ struct Rank {
 }
 
 impl Rank {
-    /// Tells the first rank of a signal that came here. It may have got the same one, so it is told by another.
+    /// Tells the first rank of a signal that came here. It may have got the same one, so it is told
+    /// by another.
     fn hear(&mut self, signal: i32) {
         match self.place {
             Place::There => self.ask_to_end(),
@@ -251,8 +255,8 @@ impl Rank {
         }
     }
 
-    /// Asks a rank to end. One behind `ssh` ends where its stdin does, and tells how. Those of this host listen to the
-    /// first rank alone.
+    /// Asks a rank to end. One behind `ssh` ends where its stdin does, and tells how. Those of this
+    /// host listen to the first rank alone.
     fn ask_to_end(&mut self) {
         if self.process.stdin.take().is_some() {
             return;
@@ -274,9 +278,9 @@ fn free_addresses(count: usize) -> io::Result<String> {
     Ok(listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?.join(","))
 }
 
-/// Waits for all. Where one ends, the others have a moment only: those of a server, once the first one has ended. Where
-/// this program is to end, the first rank ends what runs, for as long as that may take. The rank that failed first and
-/// how it ended, else the first one.
+/// Waits for all. Where one ends, the others have a moment only: those of a server, once the first
+/// one has ended. Where this program is to end, the first rank ends what runs, for as long as that
+/// may take. The rank that failed first and how it ended, else the first one.
 fn wait(
     ranks: &mut [Rank],
     signals: &mut Signals,
@@ -299,7 +303,8 @@ fn wait(
         for rank in ranks.iter_mut().filter(|rank| rank.end.is_none()) {
             rank.end = rank.process.try_wait()?;
             if let Some(status) = rank.end {
-                // Once the first rank has ended what it was told to end, the others have nothing to do.
+                // Once the first rank has ended what it was told to end, the others have nothing to
+                // do.
                 let is_done = rank.number == 0 && last.is_some();
                 let until = Instant::now() + if is_done { SOON } else { GRACE };
                 deadline = if is_done { Some(until) } else { deadline.or(Some(until)) };
@@ -312,7 +317,8 @@ fn wait(
         }
         let ended = ranks.first().and_then(|first| first.end).map(|status| (0, status));
         if let (Some(ended), true) = (ended, ranks.iter().all(|rank| rank.end.is_some())) {
-            // Where the first rank has done its work, the others have too; where it was to end, it tells how.
+            // Where the first rank has done its work, the others have too; where it was to end, it
+            // tells how.
             let counts = ended.1.success() || last.is_some();
             return Ok(if counts { ended } else { failure.unwrap_or(ended) });
         }

@@ -1,4 +1,5 @@
-//! The folder of `--models-dir`, into which models are put and from which they are taken while a server runs.
+//! The folder of `--models-dir`, into which models are put and from which they are taken while a
+//! server runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -40,8 +41,8 @@ impl Folder {
         Folder { path, state: Mutex::new(state) }
     }
 
-    /// The models that came since the last call, which have the next numbers, and the numbers of those that
-    /// went. Nothing went while the folder cannot be listed.
+    /// The models that came since the last call, which have the next numbers, and the numbers of
+    /// those that went. Nothing went while the folder cannot be listed.
     pub fn changes(&self) -> (Vec<Named>, Vec<usize>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match sources::under(&self.path) {

@@ -37,7 +37,8 @@ pub fn is_meant(args: &ServeArgs) -> bool {
 /// The models that `args` ask for. Nothing is loaded yet.
 ///
 /// # Errors
-/// A model that is asked for and cannot be described, names that no model has, options for one model alone.
+/// A model that is asked for and cannot be described, names that no model has, options for one
+/// model alone.
 pub fn choose(args: &ServeArgs) -> Result<Several> {
     let named = sources::all(args)?;
     let mut load = args.load.options()?;

@@ -1,4 +1,5 @@
-//! The models that `ml serve` is told of: which there are, what each is called, and how it is loaded.
+//! The models that `ml serve` is told of: which there are, what each is called, and how it is
+//! loaded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,8 @@ pub struct Named {
 /// The models of `--model`, `--models-dir` and `--image-model`, in this order.
 ///
 /// # Errors
-/// A folder that cannot be listed or holds no model, a name that is not in the cache, two models of one name.
+/// A folder that cannot be listed or holds no model, a name that is not in the cache, two models of
+/// one name.
 pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
     let mut all = Vec::new();
     for model in &args.models {
@@ -168,7 +170,8 @@ pub fn under(folder: &Path) -> Result<Vec<DiscoveredModel>> {
     Ok(found)
 }
 
-/// The model that was found under `folder`, by its path from there; `None` where it is of no kind that is served.
+/// The model that was found under `folder`, by its path from there; `None` where it is of no kind
+/// that is served.
 pub fn found(folder: &Path, found: &DiscoveredModel) -> Option<Named> {
     let place = match found.kind {
         ModelKind::Text => Place::of(Source::Folder(found.path.clone())),

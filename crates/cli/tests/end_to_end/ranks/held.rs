@@ -40,11 +40,12 @@ impl Held {
 /// Bytes that two hundred requests more may leave: an allocator's pieces, but no keys and values.
 const LEFT: u64 = 16 << 20;
 
-/// Clients that ask at once, for which a server may keep as many threads. Fifty requests are left, each of which could
-/// leave one behind.
+/// Clients that ask at once, for which a server may keep as many threads. Fifty requests are left,
+/// each of which could leave one behind.
 const AT_ONCE: usize = 16;
 
-/// Descriptors of a rank of three that is connected: values of two, and orders of one at least, each known twice.
+/// Descriptors of a rank of three that is connected: values of two, and orders of one at least,
+/// each known twice.
 const CONNECTED: usize = 6;
 
 #[test]

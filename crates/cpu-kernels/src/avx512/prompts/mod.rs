@@ -1,8 +1,8 @@
 //! Products of prompts by vectors: 32 rows of weights and six rows of x at a time.
 //!
-//! A lane of a vector has a column of the result. A thread unpacks a panel of weights once, column beside
-//! column, and all rows of x pass it: a pair of x is given to all lanes. Codes are exact in bf16, so
-//! products are; the scale of a group is applied to its sum.
+//! A lane of a vector has a column of the result. A thread unpacks a panel of weights once, column
+//! beside column, and all rows of x pass it: a pair of x is given to all lanes. Codes are exact in
+//! bf16, so products are; the scale of a group is applied to its sum.
 
 mod panel;
 mod sizes;
@@ -24,7 +24,8 @@ use crate::pool::panels;
 use crate::prefetch::Ahead;
 use crate::{Packing, Problem, Weights};
 
-/// Rows of x that are multiplied at a time: their sums over a group and over all groups fit in registers.
+/// Rows of x that are multiplied at a time: their sums over a group and over all groups fit in
+/// registers.
 pub(super) const ROWS: usize = 6;
 
 /// Bytes of unpacked weights that stay in a core's second-level cache while x passes.

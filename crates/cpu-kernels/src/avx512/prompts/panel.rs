@@ -78,7 +78,8 @@ pub(super) struct Source<'a> {
     pub(super) group_size: usize,
 }
 
-/// How many codes a lane has before they become pairs: the first half is paired with the second half.
+/// How many codes a lane has before they become pairs: the first half is paired with the second
+/// half.
 pub(super) fn codes_of_word(kind: u8) -> usize {
     match bits(kind) {
         2 => 16,
@@ -142,7 +143,8 @@ impl Source<'_> {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
 fn unpack_rows<const KIND: u8>(rows: &[u8], size: usize, to: &mut [[Line; 2]], half: usize) {
     if matches!(KIND, 2 | 4 | FP4) {
-        // A word has 16 or 8 codes. A pair of a lane is looked up by the lowest bits of both halves of a word.
+        // A word has 16 or 8 codes. A pair of a lane is looked up by the lowest bits of both halves
+        // of a word.
         let table = word_table::<KIND>();
         for (at, to) in to.chunks_mut(512 / bits(KIND) / 2).enumerate() {
             let words = transpose(lines(rows, size, at * 64, 64));

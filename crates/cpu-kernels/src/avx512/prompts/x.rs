@@ -15,7 +15,8 @@ pub(super) struct X {
     pairs: Vec<[u32; UNROLLED]>,
     /// `[rows, groups]`: the sums of groups of each row.
     sums: Vec<f32>,
-    /// Used of each row; there is space between rows, whose starts would share places in a cache otherwise.
+    /// Used of each row; there is space between rows, whose starts would share places in a cache
+    /// otherwise.
     in_row: usize,
     stride: usize,
     groups: usize,
@@ -37,8 +38,8 @@ impl X {
         &self.sums[i * self.groups..][..self.groups]
     }
 
-    /// `x`, `[m, k]` of bf16. Of each `codes` values in a row, the first half are paired with the second half.
-    /// With the sums of groups of `summed` values.
+    /// `x`, `[m, k]` of bf16. Of each `codes` values in a row, the first half are paired with the
+    /// second half. With the sums of groups of `summed` values.
     pub(super) fn set(
         &mut self,
         x: &[u8],

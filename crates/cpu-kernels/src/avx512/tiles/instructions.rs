@@ -44,11 +44,12 @@ static CONFIG: Config = {
 /// # Safety
 /// The processor has AMX, and the system lets this process use it.
 pub(super) unsafe fn with_tiles(work: impl FnOnce()) {
-    // SAFETY: the configuration is 64 bytes in the form that the instruction reads. The compiler uses no
-    // tiles of its own.
+    // SAFETY: the configuration is 64 bytes in the form that the instruction reads. The compiler
+    // uses no tiles of its own.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, preserves_flags)) };
     work();
-    // SAFETY: the caller's promise. Without it the system saves the tiles at each switch of threads.
+    // SAFETY: the caller's promise. Without it the system saves the tiles at each switch of
+    // threads.
     unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
 }
 
@@ -64,8 +65,8 @@ pub(super) unsafe fn multiply(w: &[Tile], x: &[Tile], sums: &mut [Tile; 4]) {
     let (w0, w1, x0) = (w.as_ptr(), w[steps..].as_ptr(), x.as_ptr());
     let to = sums.as_mut_ptr();
     if x.len() == steps {
-        // SAFETY: the pointers walk over `steps` tiles each, which the slices have; the sums are four
-        // tiles of 1024 bytes.
+        // SAFETY: the pointers walk over `steps` tiles each, which the slices have; the sums are
+        // four tiles of 1024 bytes.
         unsafe {
             asm!(
                 "tilezero tmm0",

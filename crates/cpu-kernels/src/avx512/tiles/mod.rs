@@ -1,7 +1,8 @@
 //! Products of prompts by tiles (AMX): 16 rows of weights and 16 rows of x at a time.
 //!
-//! Weights are packed ones unpacked, scaled and rounded to bf16, or bf16 as they are. A thread unpacks a
-//! panel of them once for all rows of x. Products of bf16 are exact; they are added up in f32.
+//! Weights are packed ones unpacked, scaled and rounded to bf16, or bf16 as they are. A thread
+//! unpacks a panel of them once for all rows of x. Products of bf16 are exact; they are added up in
+//! f32.
 
 mod instructions;
 mod turn;

@@ -7,8 +7,8 @@ use super::super::transpose::transpose;
 use super::instructions::{ROWS, STEP, Tile};
 use crate::output::Output;
 
-/// Brings up to 16 `rows` of `k` bf16 into tiles: a row of a tile holds one pair of each row; zeros after
-/// the last row and after the end of k.
+/// Brings up to 16 `rows` of `k` bf16 into tiles: a row of a tile holds one pair of each row; zeros
+/// after the last row and after the end of k.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn turn(rows: &[u8], k: usize, tiles: &mut [Tile]) {
     for (step, tile) in tiles.iter_mut().enumerate() {
@@ -26,8 +26,8 @@ pub(super) fn turn(rows: &[u8], k: usize, tiles: &mut [Tile]) {
     }
 }
 
-/// Writes sums of two blocks of weights times one or two of x, `[weights, x]` each, as bf16 to `rows` of
-/// the result, `count` columns from column `first` on.
+/// Writes sums of two blocks of weights times one or two of x, `[weights, x]` each, as bf16 to
+/// `rows` of the result, `count` columns from column `first` on.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(super) fn store(
     out: &Output<'_>,

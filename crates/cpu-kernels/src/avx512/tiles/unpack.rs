@@ -98,7 +98,8 @@ impl Source<'_> {
     }
 }
 
-/// `scale · value + bias` of 32 codes as bf16, for the first 16 and the last 16, where scales and biases may be `shared`.
+/// `scale · value + bias` of 32 codes as bf16, for the first 16 and the last 16, where scales and
+/// biases may be `shared`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
 fn scaled<const KIND: u8>(
@@ -148,8 +149,8 @@ fn table(values: &[f32; 32]) -> [__m512; 2] {
     unsafe { [_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(16))] }
 }
 
-/// Rows `columns` of `data`, `[n, k]` of bf16, as tiles `[blocks of 16 rows, steps]`; zeros after the last
-/// row and after the end of k.
+/// Rows `columns` of `data`, `[n, k]` of bf16, as tiles `[blocks of 16 rows, steps]`; zeros after
+/// the last row and after the end of k.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn copy(data: &[u8], k: usize, columns: Range<usize>, panel: &mut [Tile]) {
     for (block, tiles) in panel.chunks_exact_mut(k.div_ceil(STEP)).enumerate() {

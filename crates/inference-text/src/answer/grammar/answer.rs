@@ -91,8 +91,8 @@ pub fn answer_constraint_with(
 /// The regular expression of texts that begin with whitespace, which is dropped behind a mark.
 const BLANK: &str = "[ \\t\\r\\n](?s:.*)";
 
-/// Regular expressions of what begins with the mark of a thought or of an answer. A mark that the constraint itself
-/// names is left to whoever wrote it.
+/// Regular expressions of what begins with the mark of a thought or of an answer. A mark that the
+/// constraint itself names is left to whoever wrote it.
 fn begins(family: Family, constraint: &Constraint) -> Vec<String> {
     let marks = reasoning_marks(family).iter().copied().chain(answer_marks(family));
     let marks = marks.map(|(open, _)| open).filter(|mark| !names(constraint, mark));
@@ -152,7 +152,8 @@ pub fn answer_or_calls(
         Family::Harmony => rule(&harmony_answer("<|start|>assistant", constraint.clone()), &[]),
         Family::Muse => rule(&muse_answer("<|start|>assistant", constraint.clone()), &[]),
         _ => {
-            // Reasoning or the mark of an answer may come before it, of which nothing is known here.
+            // Reasoning or the mark of an answer may come before it, of which nothing is known
+            // here.
             let close = answer_marks(family).map(|(_, close)| close);
             let marks = openings(family).iter().map(|opening| opening.mark).chain(close);
             let mut dropped = begins(family, constraint);
@@ -221,7 +222,8 @@ fn muse_answer(prompt_text: &str, constraint: Constraint) -> Constraint {
     ))
 }
 
-/// The rule `name` of what `constraint` asks for. A text of a regular expression is none of `dropped`.
+/// The rule `name` of what `constraint` asks for. A text of a regular expression is none of
+/// `dropped`.
 fn answer_rule(name: &str, constraint: &Constraint, dropped: &[String]) -> String {
     match constraint {
         Constraint::JsonSchema(schema) => format!("{name}: %json {}\n", from_value(schema)),

@@ -32,8 +32,8 @@ pub fn tool_constraint(
     tool_constraint_with(family, tools, choice, parallel, &|_| None)
 }
 
-/// The grammar of [`tool_constraint`]. `ids` tells which marks are tokens: such a mark is taken as that token,
-/// whether the tokenizer calls it special or not.
+/// The grammar of [`tool_constraint`]. `ids` tells which marks are tokens: such a mark is taken as
+/// that token, whether the tokenizer calls it special or not.
 ///
 /// # Errors
 /// Those of [`tool_constraint`].
@@ -270,7 +270,8 @@ impl Writer<'_> {
         rules.collect()
     }
 
-    /// The rules of a tool's arguments in the format's own words, where it has some and they suffice.
+    /// The rules of a tool's arguments in the format's own words, where it has some and they
+    /// suffice.
     fn own(&self, index: usize, tool: &Tool) -> Option<String> {
         let style = match self.family {
             Family::Coder => Style::Elements(&CODER),
@@ -347,8 +348,8 @@ impl Writer<'_> {
     }
 }
 
-/// `{NAME_KEY: NAME, KEY: ARGUMENTS}`, as chat templates write it. The schema stays a grammar of its
-/// own, whose references begin at its own root.
+/// `{NAME_KEY: NAME, KEY: ARGUMENTS}`, as chat templates write it. The schema stays a grammar of
+/// its own, whose references begin at its own root.
 fn object(index: usize, tool: &Tool, name_key: &str, key: &str) -> String {
     let head = format!("{{\"{name_key}\": {}, \"{key}\": ", quoted(&tool.name));
     format!("{} args_{index} \"}}\"", quoted(&head))

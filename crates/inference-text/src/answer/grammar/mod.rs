@@ -23,7 +23,8 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// The rule of whitespace between the parts of an answer: what [`is_space`](super::marks::is_space) takes for it.
+/// The rule of whitespace between the parts of an answer: what [`is_space`](super::marks::is_space)
+/// takes for it.
 const SPACE: &str = "SPACE: /[ \\t\\r\\n]{1,4}/\n";
 
 /// Tells the id of a mark that is one token of the model's tokenizer.

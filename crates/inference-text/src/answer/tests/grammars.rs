@@ -102,7 +102,8 @@ fn tools(strict: bool) -> Vec<Tool> {
     ]
 }
 
-/// A call of each family, between the marks of all its calls, and what goes between two of them where there can be two.
+/// A call of each family, between the marks of all its calls, and what goes between two of them
+/// where there can be two.
 pub fn parts(family: Family) -> ([&'static str; 3], Option<&'static str>) {
     const JSON: &str = "{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}";
     const TAGS: &str = "<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>";

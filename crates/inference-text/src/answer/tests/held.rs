@@ -37,7 +37,8 @@ enum Marks {
     Text,
 }
 
-/// A vocabulary of bytes, of an end, of the special tokens that a family has, and of texts of several bytes.
+/// A vocabulary of bytes, of an end, of the special tokens that a family has, and of texts of
+/// several bytes.
 struct Words {
     special: Vec<&'static str>,
     texts: Vec<&'static str>,

@@ -1,4 +1,5 @@
-//! Calls with the slips that models make: marks left out, other words, values as they should not be written.
+//! Calls with the slips that models make: marks left out, other words, values as they should not be
+//! written.
 
 use serde_json::{Value, json};
 

@@ -191,7 +191,8 @@ pub(super) fn charge_nested(state: &mut State, value: Value) -> Result<Value, Er
     Ok(value)
 }
 
-/// Walks the value as printing it would; a list that holds itself twice in each level is caught here.
+/// Walks the value as printing it would; a list that holds itself twice in each level is caught
+/// here.
 fn count(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
     let kind = value.kind();
     if !matches!(kind, ValueKind::Seq | ValueKind::Map) {

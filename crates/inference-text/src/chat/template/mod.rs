@@ -71,12 +71,13 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// The text for `variables`: `messages`, `tools`, `add_generation_prompt`, `bos_token` and whatever else
-    /// the template reads. `now` is what `strftime_now` prints.
+    /// The text for `variables`: `messages`, `tools`, `add_generation_prompt`, `bos_token` and
+    /// whatever else the template reads. `now` is what `strftime_now` prints.
     ///
     /// # Errors
-    /// [`TextError::Raised`] where the template calls `raise_exception`, [`TextError::TemplateBounds`] where
-    /// it runs or grows without end, [`TextError::Template`] for every other failure.
+    /// [`TextError::Raised`] where the template calls `raise_exception`,
+    /// [`TextError::TemplateBounds`] where it runs or grows without end, [`TextError::Template`]
+    /// for every other failure.
     pub fn render(
         &self,
         variables: &serde_json::Map<String, Json>,
@@ -198,7 +199,8 @@ fn value_of(json: &Json, depth: usize) -> Result<Value, Error> {
     })
 }
 
-/// `{% generation %}` marks the assistant's tokens for training; for a render it is a block that is always taken.
+/// `{% generation %}` marks the assistant's tokens for training; for a render it is a block that is
+/// always taken.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;

@@ -156,7 +156,8 @@ pub(super) fn no_wide_fields(format: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// `value[start:stop:step]` as in Python: negative positions count from the end, bounds are clamped.
+/// `value[start:stop:step]` as in Python: negative positions count from the end, bounds are
+/// clamped.
 fn slice(
     state: &mut State,
     value: Value,

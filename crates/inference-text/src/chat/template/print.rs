@@ -116,8 +116,8 @@ fn repr_str(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// `str.isprintable` for the ranges that occur: controls, odd spaces, format characters, private use.
-/// The noncharacters U+FDD0 to U+FDEF pass, as one of them may be a mark of ours.
+/// `str.isprintable` for the ranges that occur: controls, odd spaces, format characters, private
+/// use. The noncharacters U+FDD0 to U+FDEF pass, as one of them may be a mark of ours.
 fn printable(c: char) -> bool {
     !(c.is_control()
         || (c.is_whitespace() && c != ' ')

@@ -40,7 +40,8 @@ impl Keeping<'_> {
 #[derive(Clone, Copy)]
 struct Left<'a> {
     of: &'a Keeping<'a>,
-    /// Blocks that were kept of it. Where others have displaced them, the row is given up: otherwise they would displace each other for ever.
+    /// Blocks that were kept of it. Where others have displaced them, the row is given up:
+    /// otherwise they would displace each other for ever.
     kept: usize,
 }
 
@@ -89,7 +90,8 @@ impl PrefixCache {
         Ok(())
     }
 
-    /// Keeps the next blocks of some rows, up to `together` at once. Returns those that may have more.
+    /// Keeps the next blocks of some rows, up to `together` at once. Returns those that may have
+    /// more.
     fn keep_some<'a>(
         &mut self,
         rows: Vec<Left<'a>>,
@@ -152,8 +154,8 @@ impl PrefixCache {
         }
     }
 
-    /// A copy of the next blocks of rows, of one row as many as there is room for; `None` where that is none, or a
-    /// layer no longer holds them.
+    /// A copy of the next blocks of rows, of one row as many as there is room for; `None` where
+    /// that is none, or a layer no longer holds them.
     fn stretch(&mut self, caches: &Caches, next: &[Next<'_>]) -> Result<Option<Stretch>> {
         let stay: Vec<u64> = next.iter().filter_map(|next| next.parent).collect();
         let mut blocks = next.first().map_or(0, |next| next.blocks);

@@ -10,7 +10,8 @@ use crate::cache::stored::{Part, Stored};
 use crate::error::Result;
 
 impl PrefixCache {
-    /// A part that no file holds, which counts as held by one from now on; `None` where there is none.
+    /// A part that no file holds, which counts as held by one from now on; `None` where there is
+    /// none.
     pub fn unsaved(&mut self) -> Option<Result<Stored>> {
         if !self.may_be_unsaved {
             return None;

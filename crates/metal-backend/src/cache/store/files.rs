@@ -30,7 +30,8 @@ pub(super) struct Listed {
     pub last_use: Use,
 }
 
-/// The lineages of files that were looked at, by their paths: what a name stands for does not change.
+/// The lineages of files that were looked at, by their paths: what a name stands for does not
+/// change.
 pub(super) type Lineages = HashMap<PathBuf, Lineage>;
 
 /// A name that no other writer of the file `name` has.
@@ -53,8 +54,8 @@ pub(super) fn folders(root: &Path) -> Vec<PathBuf> {
     entries.filter(is_folder).map(|entry| entry.path()).collect()
 }
 
-/// The whole files of a model's folder, those first that are missed the least. What processes of `owner` left that ended
-/// as they wrote is removed.
+/// The whole files of a model's folder, those first that are missed the least. What processes of
+/// `owner` left that ended as they wrote is removed.
 pub(super) fn listed(folder: &Path, owner: u32, lineages: &mut Lineages) -> Vec<Listed> {
     let mut listed = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -66,7 +66,8 @@ impl Lane {
         self.running.front().and_then(|first| first.batch.as_ref())
     }
 
-    /// Bytes that the next batch takes at least, where one must begin before anything can be computed.
+    /// Bytes that the next batch takes at least, where one must begin before anything can be
+    /// computed.
     pub fn next_needs(&self, served: &Served) -> Option<u64> {
         let first = self.running.front()?;
         (first.batch.is_none() && !first.is_done()).then(|| first.least(served))

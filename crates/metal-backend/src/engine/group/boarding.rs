@@ -22,7 +22,8 @@ impl Group {
         Ok(served.model.takes_rows(&mut self.caches)?)
     }
 
-    /// Hands the rows over to a pass of prompts. Until they are given [back](Self::alight), the group has no caches.
+    /// Hands the rows over to a pass of prompts. Until they are given [back](Self::alight), the
+    /// group has no caches.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.

@@ -1,5 +1,5 @@
-//! Steps of rows that ask for drafts: one pass computes the next position and the drafts behind it, then as much
-//! is kept as was drawn.
+//! Steps of rows that ask for drafts: one pass computes the next position and the drafts behind it,
+//! then as much is kept as was drawn.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,7 +22,8 @@ use crate::sampling::Draw;
 type Verified = (Vec<(usize, Exit)>, Vec<usize>);
 
 impl Group {
-    /// One step. Which ids come next is known only once all are read, so the device waits for the host.
+    /// One step. Which ids come next is known only once all are read, so the device waits for the
+    /// host.
     ///
     /// # Errors
     /// Those of MLX, which end the whole group.
@@ -80,8 +81,8 @@ impl Group {
         Ok(model.logits(pass.h())?)
     }
 
-    /// Draws from `logits`, `[rows, positions, vocab_size]`, and hands tokens over as long as they are those of the
-    /// drafts.
+    /// Draws from `logits`, `[rows, positions, vocab_size]`, and hands tokens over as long as they
+    /// are those of the drafts.
     ///
     /// # Errors
     /// Those of MLX.
@@ -129,8 +130,9 @@ impl Group {
     }
 }
 
-/// Takes in what is drawn from `logits`, `[positions, vocab_size]`, of which `drawn` is drawn already, until it is
-/// another id than that of the draft. Returns how many were those of the draft, and why the row ends, if so.
+/// Takes in what is drawn from `logits`, `[positions, vocab_size]`, of which `drawn` is drawn
+/// already, until it is another id than that of the draft. Returns how many were those of the
+/// draft, and why the row ends, if so.
 fn accept(
     row: &mut Row,
     draft: &[u32],

@@ -11,7 +11,8 @@ use crate::layers::{SplitLogits, Stage};
 use crate::sampling::{Draws, Report, Sampler, take_rows};
 
 impl Group {
-    /// The most likely id of each row, of the logits of all slots that this rank computes, `[slots, ids]`.
+    /// The most likely id of each row, of the logits of all slots that this rank computes, `[slots,
+    /// ids]`.
     pub(super) fn most_likely(&mut self, split: &SplitLogits, own: &Array) -> Result<Drawn> {
         let own = self.of_rows(own)?;
         self.rows.iter_mut().for_each(|row| row.sampler.count_draw());
@@ -19,8 +20,8 @@ impl Group {
         Ok(Drawn::new(Draws { ids: split.most_likely(&own)?, reports, check: None }, &self.slots))
     }
 
-    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`, or from those of the rows that ranks have
-    /// exchanged where the draws are narrow.
+    /// Draws for all rows from the logits of all slots, `[slots, vocab_size]`, or from those of the
+    /// rows that ranks have exchanged where the draws are narrow.
     pub(super) fn draw(&mut self, served: &Served, logits: &Array, ahead: Ahead) -> Result<Drawn> {
         if served.model.stage.as_ref().is_some_and(Stage::is_last) {
             // The first rank draws from them.

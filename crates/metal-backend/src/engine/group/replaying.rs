@@ -1,5 +1,5 @@
-//! Rows that are computed to the bit as they were: the steps that a preempted row took are taken again, with the ids
-//! that it drew.
+//! Rows that are computed to the bit as they were: the steps that a preempted row took are taken
+//! again, with the ids that it drew.
 
 use mlx_ffi::{Indices, eval_all};
 
@@ -23,7 +23,8 @@ impl Group {
         offset.unwrap_or(0) as usize
     }
 
-    /// One step that the row took before, whose draws are known. Steps with drafts compute as many positions as they did.
+    /// One step that the row took before, whose draws are known. Steps with drafts compute as many
+    /// positions as they did.
     ///
     /// # Errors
     /// Those of MLX, which end the row.

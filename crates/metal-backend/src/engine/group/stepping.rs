@@ -103,8 +103,9 @@ impl Group {
         self.rows.iter().zip(&self.slots).any(goes_on)
     }
 
-    /// The end of a step whose `logits` are queued, `[slots, ids]`: queues the draws, then reads those of the last step. Without a
-    /// dispatcher, which a pass has then, vacant slots wait for the next step.
+    /// The end of a step whose `logits` are queued, `[slots, ids]`: queues the draws, then reads
+    /// those of the last step. Without a dispatcher, which a pass has then, vacant slots wait for
+    /// the next step.
     ///
     /// # Errors
     /// Those of MLX before a row left, which end the whole group.
@@ -171,7 +172,8 @@ impl Group {
         Ok(Stepped { left: out, result })
     }
 
-    /// The end of a step, with the rows that are left: draws from `logits` where nothing is drawn yet.
+    /// The end of a step, with the rows that are left: draws from `logits` where nothing is drawn
+    /// yet.
     ///
     /// # Errors
     /// Those of MLX.
@@ -260,7 +262,8 @@ impl Group {
     }
 }
 
-/// Hidden states of slots, `[slots, 1, hidden_size]`, to the logits that this rank computes, `[slots, ids]`.
+/// Hidden states of slots, `[slots, 1, hidden_size]`, to the logits that this rank computes,
+/// `[slots, ids]`.
 pub(super) fn logits_of(model: &Decoder, hidden: &Array) -> Result<Array> {
     // [slots, 1, ids] -> [slots, ids]
     Ok(ops::squeeze(&model.own_logits(hidden)?, 1)?)

@@ -44,7 +44,8 @@ impl InspectJob {
             let mut copies = 3 * (heads + kv_heads) * vector * chunk;
             if self.weights {
                 told += scores(n);
-                // The scores, masked, their logarithms, weights and entropies, and on their way out.
+                // The scores, masked, their logarithms, weights and entropies, and on their way
+                // out.
                 copies += 6 * scores(chunk) + kv_heads * vector * n;
             }
             most = most.max(copies);

@@ -53,8 +53,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Copies `part`, `[heads, count, n]` over the last `n` keys until this chunk's end, to its place
-    /// in `all`, `[heads, of, of]`.
+    /// Copies `part`, `[heads, count, n]` over the last `n` keys until this chunk's end, to its
+    /// place in `all`, `[heads, of, of]`.
     pub fn take_weights(self, part: &Array, all: &mut [f32]) -> Result<()> {
         let values = numbers(part)?;
         let [_, _, n] = part.dims()?;

@@ -63,7 +63,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Copies have what is free while they are made, and what is kept of earlier requests leaves room for passes of prompts that wait.
+    /// Copies have what is free while they are made, and what is kept of earlier requests leaves
+    /// room for passes of prompts that wait.
     pub(super) fn share_room(&mut self) {
         let memory = self.memory();
         self.dispatcher.hold(memory.room());
@@ -86,7 +87,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Forgets some of what is kept of earlier requests, captured passes first. False where nothing is left to forget.
+    /// Forgets some of what is kept of earlier requests, captured passes first. False where nothing
+    /// is left to forget.
     pub(super) fn forget_prefixes(&mut self) -> bool {
         let any = self.dispatcher.keeps_any() || self.prefixes.cache.evict(FORGOTTEN);
         self.dispatcher.forget();

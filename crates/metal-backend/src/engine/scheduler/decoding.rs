@@ -13,8 +13,8 @@ use crate::engine::prefill::ROOM;
 use crate::error::{Result, panicked};
 use crate::plan;
 
-/// Of a batch's rows, one part in so many is added as slots where its buffers are made anew and fewer wait: rows that join one after the other
-/// would have them made anew each time.
+/// Of a batch's rows, one part in so many is added as slots where its buffers are made anew and
+/// fewer wait: rows that join one after the other would have them made anew each time.
 const SPARE: usize = 8;
 
 /// Steps between two clean-ups of the allocator's cache.
@@ -27,8 +27,8 @@ pub(super) fn caught(step: impl FnOnce() -> Result<Stepped>) -> Result<Stepped> 
 }
 
 impl Scheduler<'_> {
-    /// Lets rows whose prompts are computed decode, in a batch where they can; in several ones where ranks have some layers
-    /// each, so that all of them work.
+    /// Lets rows whose prompts are computed decode, in a batch where they can; in several ones
+    /// where ranks have some layers each, so that all of them work.
     pub(super) fn place(&mut self, mut rows: Vec<Row>, caches: Caches) {
         let parts = self.served.beside().min(rows.len());
         if parts < 2 || !caches.can_join() {
@@ -67,8 +67,9 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Slots that a batch may have for rows whose prompts are computed now, where new buffers are made as others join: what is set aside
-    /// for them already may be taken for it, and half of the memory that is free beside all.
+    /// Slots that a batch may have for rows whose prompts are computed now, where new buffers are
+    /// made as others join: what is set aside for them already may be taken for it, and half of the
+    /// memory that is free beside all.
     fn slots_to_come(&self, at: usize, joining: &[Row]) -> usize {
         let (group, budget) = (&self.groups[at], &self.served.budget);
         // Ranks see different memory. Rows with drafts give vacant slots up.
@@ -80,7 +81,8 @@ impl Scheduler<'_> {
         let waiting: Vec<usize> = rows.map(Scheduler::ahead).collect();
         let own = group.rows().iter().chain(joining).map(Scheduler::ahead);
         let longest = own.chain(waiting.iter().copied()).max().unwrap_or(0);
-        // A slot is as long as the longest row. What some layers had before stays until it is copied.
+        // A slot is as long as the longest row. What some layers had before stays until it is
+        // copied.
         let bytes = budget.caches(1, longest + MOST_SPARE).max(1);
         let [copied, new] = [group.rows().len() / 3, joining.len()].map(|rows| bytes * rows as u64);
         let free = self.memory().room().saturating_sub(copied + new) / 2;
@@ -106,13 +108,15 @@ impl Scheduler<'_> {
         };
         let batches: Vec<_> = self.groups.iter().map(of_group).collect();
         let beside = self.served.beside();
-        // Where rows have slots, a step reads no row's padding: it takes memory alone, of which half of what is free may go.
+        // Where rows have slots, a step reads no row's padding: it takes memory alone, of which
+        // half of what is free may go.
         let free = if self.served.keeps_slots { self.memory().room() / 2 } else { 0 };
         let free = free.max(plan::FREE_PADDING);
         self.agree("batch to join", |_| plan::batch_to_join(&bytes(rows), &batches, beside, free))
     }
 
-    /// Forgets prefixes where they are in the way of rows, then preempts the rows that the plan names; each goes on where it was.
+    /// Forgets prefixes where they are in the way of rows, then preempts the rows that the plan
+    /// names; each goes on where it was.
     pub(super) fn make_room(&mut self) {
         let plan = loop {
             let (memory, batches, prompts) = (self.memory(), self.batches(), self.unbegun());

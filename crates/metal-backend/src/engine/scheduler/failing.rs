@@ -17,8 +17,8 @@ impl Scheduler<'_> {
         self.fail_group(at, error, &format!("decode step {step}"));
     }
 
-    /// Ends the requests of a batch that failed in `phase`. For want of memory, all of them begin again;
-    /// the youngest ends, where it did that already.
+    /// Ends the requests of a batch that failed in `phase`. For want of memory, all of them begin
+    /// again; the youngest ends, where it did that already.
     pub(super) fn fail_group(&mut self, at: usize, error: crate::error::Error, phase: &str) {
         // What failed halfway is still computed with buffers that end with the batch.
         memory::wait_for_device();
@@ -48,8 +48,8 @@ impl Scheduler<'_> {
         self.fail_prefills(rows, error);
     }
 
-    /// Ends requests whose prefill failed, or lets them begin again. Their keys and values are freed
-    /// already.
+    /// Ends requests whose prefill failed, or lets them begin again. Their keys and values are
+    /// freed already.
     pub(super) fn fail_prefills(&mut self, rows: Vec<Row>, error: crate::error::Error) {
         let is_memory = error.is_out_of_memory();
         let error = self.told(error, "prefill");
@@ -90,12 +90,14 @@ impl Scheduler<'_> {
         }
     }
 
-    /// After an error of the engine: makes the device usable again, and gives back what is not needed.
+    /// After an error of the engine: makes the device usable again, and gives back what is not
+    /// needed.
     pub(super) fn recover_from(&mut self, error: &Error) {
         let ranks = &self.served.ranks;
         match error {
             _ if self.broken.is_some() => return,
-            // A request's failure that all ranks know of leaves nothing behind, and all must go on alike.
+            // A request's failure that all ranks know of leaves nothing behind, and all must go on
+            // alike.
             Error::OutOfMemory { .. } | Error::Engine(_) if ranks.are_several() => {
                 if !ranks.failed_together() {
                     let reason = ranks.why().unwrap_or_else(|| error.to_string());
@@ -126,7 +128,8 @@ impl Scheduler<'_> {
         self.shared.set_fault(error);
         match ranks.are_several() {
             true => ranks.end(error),
-            // What is freed from now on stays with the allocator: to ask the device may end the process.
+            // What is freed from now on stays with the allocator: to ask the device may end the
+            // process.
             false => drop(memory::set_cache_limit(usize::MAX)),
         }
         let prefills = self.prefills.drain(..).flat_map(Prefill::into_rows);

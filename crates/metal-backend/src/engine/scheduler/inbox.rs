@@ -24,7 +24,8 @@ impl Scheduler<'_> {
         !self.anything_waits() && self.running() == 0
     }
 
-    /// Takes in what arrived, and ends what was cancelled and does not decode. Where there is nothing to do, waits.
+    /// Takes in what arrived, and ends what was cancelled and does not decode. Where there is
+    /// nothing to do, waits.
     pub(super) fn look_at_inbox(&mut self) {
         let (commands, cancelled) = match self.gather_orders() {
             Ok(orders) => orders,
@@ -78,8 +79,8 @@ impl Scheduler<'_> {
         Ok((commands, cancelled))
     }
 
-    /// The next command. Until it comes, prefixes are written, and then all memory that nothing needs is given back, and what is
-    /// wired no more.
+    /// The next command. Until it comes, prefixes are written, and then all memory that nothing
+    /// needs is given back, and what is wired no more.
     fn wait_for_command(&mut self) -> Command {
         while self.prefixes.write_one(self.shared) {
             match self.inbox.try_recv() {

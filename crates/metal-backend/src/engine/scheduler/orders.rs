@@ -1,4 +1,5 @@
-//! Commands as rank 0 tells them to the others, which compute what is asked and need not know what becomes of it.
+//! Commands as rank 0 tells them to the others, which compute what is asked and need not know what
+//! becomes of it.
 
 use std::sync::mpsc;
 use std::time::Instant;

@@ -53,7 +53,8 @@ impl Scheduler<'_> {
     /// Begins a row's prompt, where a cache holds its beginning behind that.
     pub(super) fn begin_prefill(&mut self, mut row: Row) {
         let Served { model, specs, storage, alone, .. } = self.served;
-        // A row that is computed by itself takes the steps again that it took, behind the same chunks.
+        // A row that is computed by itself takes the steps again that it took, behind the same
+        // chunks.
         row.chunked = row.chunked.filter(|chunked| *alone && *chunked < row.ids.len());
         let total = row.ids.len() + row.max_tokens - row.generated();
         let factors = model.rope_factors(row.ids.len());
@@ -91,7 +92,8 @@ impl Scheduler<'_> {
 
     /// Ids of a prompt after which a chunk ends so that a snapshot can be taken there; 0: nowhere.
     fn stop(&self, row: &Row, caches: &Caches) -> usize {
-        // Where none is taken, and where a row is computed by itself, its chunks are those that it has without a cache.
+        // Where none is taken, and where a row is computed by itself, its chunks are those that it
+        // has without a cache.
         let are_taken = caches.need_snapshots() && caches.can_join() && self.prefixes.cache.is_on();
         if !are_taken || self.served.alone {
             return 0;
@@ -121,8 +123,8 @@ impl Scheduler<'_> {
         plan::part(turn, &waiting, self.pace, passes, bytes)
     }
 
-    /// Computes a part of one prompt, or of several together, behind the steps that were queued unless these are `awaited`
-    /// already. Then the next ones are queued behind it.
+    /// Computes a part of one prompt, or of several together, behind the steps that were queued
+    /// unless these are `awaited` already. Then the next ones are queued behind it.
     pub(super) fn prefill(&mut self, awaited: bool) {
         let Served { model, chunk, budget, .. } = self.served;
         let batch = self.batch_to_board();
@@ -144,7 +146,8 @@ impl Scheduler<'_> {
         };
         let rows = boarding.as_ref().map_or(0, Boarding::rows);
         let (room, prefill) = (self.memory().room(), &mut self.prefills[at]);
-        // Copies for later requests are made beside all values of the pass where both have room, otherwise behind it.
+        // Copies for later requests are made beside all values of the pass where both have room,
+        // otherwise behind it.
         let Waiting { rows: prompts, columns, tokens, .. } = prefill.waiting(*chunk);
         let copies = budget.caches(prompts, columns);
         let keeps_early = budget.pass(prompts, columns, tokens) + copies <= room;
@@ -225,7 +228,8 @@ impl Scheduler<'_> {
         let took = begun.elapsed();
         self.part_ended = Some(Instant::now());
         let steps = last_ended.and_then(|ended| begun.checked_duration_since(ended));
-        // The last part of a chunk leaves the end of the last layer out. What kernels were compiled for tells nothing of the next one.
+        // The last part of a chunk leaves the end of the last layer out. What kernels were compiled
+        // for tells nothing of the next one.
         let has_compiled = self.dispatcher.take_has_compiled();
         let is_of_layers = self.prefills[at].is_between_layers() || batch.is_some();
         if is_of_layers && !has_compiled {
@@ -239,7 +243,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// After a chunk: keeps what others may go on from, unless that is `kept`, and lets rows decode whose prompts are computed.
+    /// After a chunk: keeps what others may go on from, unless that is `kept`, and lets rows decode
+    /// whose prompts are computed.
     fn end_chunk(&mut self, at: usize, kept: Option<mlx_ffi::Result<()>>) -> Result<()> {
         let prefill = &mut self.prefills[at];
         if !prefill.is_between_chunks() {
@@ -312,8 +317,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Lets the prompts at `with`, which ascend, share the pass of those at `lead`. Returns their index then,
-    /// `None` where that failed.
+    /// Lets the prompts at `with`, which ascend, share the pass of those at `lead`. Returns their
+    /// index then, `None` where that failed.
     fn gather(&mut self, lead: usize, with: &[usize]) -> Option<usize> {
         let place = lead - with.iter().filter(|other| **other < lead).count();
         let joining = with.iter().rev().map(|other| self.prefills.remove(*other));

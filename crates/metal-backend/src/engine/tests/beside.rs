@@ -84,7 +84,8 @@ fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
 #[test]
 fn rows_that_decode_beside_prompts_say_what_they_say_alone() {
     use_device(Device::Cpu).unwrap();
-    // Windows, experts, sinks, layers without positions, and norms behind layers; recurrent states, alone and beside keys.
+    // Windows, experts, sinks, layers without positions, and norms behind layers; recurrent states,
+    // alone and beside keys.
     let attention = ["qwen3", "gemma3_text", "qwen3_moe", "gpt_oss", "smollm3", "olmo2"];
     let recurrent = ["qwen3_5", "lfm2", "nemotron_h", "falcon_h1"];
     for model in attention.into_iter().chain(recurrent) {
@@ -121,7 +122,8 @@ fn rows_that_decode_beside_prompts_on_cuda_say_about_what_they_say_alone() {
     assert!(dispatcher.sends_all(), "layers are sent past MLX");
 }
 
-/// Options for a model like `model`, but of sizes that kernels for CUDA take, with weights drawn at random.
+/// Options for a model like `model`, but of sizes that kernels for CUDA take, with weights drawn at
+/// random.
 fn options_of_sizes(model: &str, sizes: &Value, with: (Device, Kernels)) -> EngineOptions {
     let path = fixtures().join("models").join(model).join("config.json");
     let outer: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -156,7 +158,8 @@ fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
         for turn in 0..6 {
             let steps = if turn < 4 { Steps::InPass } else { Steps::Behind };
             let found = beside(&served, 24, &mut dispatcher, steps);
-            // Of random weights, what is most likely is so by little. A few ids differ, and what follows goes other ways.
+            // Of random weights, what is most likely is so by little. A few ids differ, and what
+            // follows goes other ways.
             let count = |(found, expected): (&Vec<String>, &Vec<String>)| {
                 found.iter().zip(expected).take_while(|(found, expected)| found == expected).count()
             };

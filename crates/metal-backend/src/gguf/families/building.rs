@@ -30,7 +30,8 @@ pub(super) fn window_types(flags: &[bool]) -> Vec<&'static str> {
     flags.iter().map(kind).collect()
 }
 
-/// Experts that all positions pass, and what corrects the choice of the others, under the names of DeepSeek V3.
+/// Experts that all positions pass, and what corrects the choice of the others, under the names of
+/// DeepSeek V3.
 pub(super) const SHARED_EXPERTS: Modules = &[
     ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
     ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
@@ -38,8 +39,8 @@ pub(super) const SHARED_EXPERTS: Modules = &[
     ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
 ];
 
-/// A mixture of experts with sigmoid scores in groups, under the names of DeepSeek V3. `normalises`: the weights of the
-/// chosen are divided by their sum where the file does not say.
+/// A mixture of experts with sigmoid scores in groups, under the names of DeepSeek V3.
+/// `normalises`: the weights of the chosen are divided by their sum where the file does not say.
 ///
 /// # Errors
 /// Metadata that is missing or wrong; other scores.

@@ -7,7 +7,8 @@ use super::llama::windowed;
 use crate::error::{Error, Result};
 use crate::gguf::metadata::{Change, Config, Family, Metadata, PLAIN, Rows, Splits};
 
-/// Layers of the largest Gemma 2 and Gemma 3, whose scores have another scale than the root of a head's size.
+/// Layers of the largest Gemma 2 and Gemma 3, whose scores have another scale than the root of a
+/// head's size.
 const LARGEST: [u64; 2] = [46, 62];
 
 /// Norms lie before and behind both halves of a block.
@@ -245,8 +246,8 @@ fn gemma4(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// The part of a head that layers without a window rotate: the first pairs have the factor 1, the others one that stops
-/// them.
+/// The part of a head that layers without a window rotate: the first pairs have the factor 1, the
+/// others one that stops them.
 ///
 /// # Errors
 /// Other factors.

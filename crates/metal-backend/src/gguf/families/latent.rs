@@ -1,4 +1,5 @@
-//! Latent attention: DeepSeek V3 and GLM 4.7 Flash, and Kimi Linear, which has it beside gated delta nets.
+//! Latent attention: DeepSeek V3 and GLM 4.7 Flash, and Kimi Linear, which has it beside gated
+//! delta nets.
 
 use serde_json::json;
 
@@ -92,7 +93,8 @@ fn deepseek(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     if let Some(multiplier) = metadata.float("rope.scaling.yarn_log_multiplier")?
         && let Some(scaling) = scaling(config)
     {
-        // Files have a tenth of it. The one for the rotations is not in files, and is the other one in releases.
+        // Files have a tenth of it. The one for the rotations is not in files, and is the other one
+        // in releases.
         let all_dim = multiplier * 10.0;
         scaling.insert("mscale".into(), json!(all_dim));
         scaling.insert("mscale_all_dim".into(), json!(all_dim));

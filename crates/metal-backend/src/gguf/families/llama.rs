@@ -134,7 +134,8 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
 ];
 
-/// Muse Glimmer: norms of layers are one more, and the factor of queries is the weight of their norm.
+/// Muse Glimmer: norms of layers are one more, and the factor of queries is the weight of their
+/// norm.
 fn muse_change(metadata: &Metadata<'_>, tensor: &str) -> Result<Change> {
     const NORMS: [&str; 4] = [
         "attn_norm.weight",
@@ -279,7 +280,8 @@ fn cohere2(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Layers with a window beside ones without: those that the file lists, else every one with the number `turn`.
+/// Layers with a window beside ones without: those that the file lists, else every one with the
+/// number `turn`.
 ///
 /// # Errors
 /// A value that is no list of flags.

@@ -203,7 +203,8 @@ fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
 /// Its factors are in the weights.
 ///
 /// # Errors
-/// Metadata that is missing or wrong; embeddings that are the output layer too, whose factor is lost then.
+/// Metadata that is missing or wrong; embeddings that are the output layer too, whose factor is
+/// lost then.
 fn falcon(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     let theirs = |key: &&String| key.ends_with("_multiplier") || key.ends_with("_multipliers");
     if let Some(key) = metadata.header.metadata.keys().find(theirs) {

@@ -185,7 +185,8 @@ fn of_mflux(name: &str, component: &str, whole: &str) -> String {
     pairs.iter().fold(released.to_owned(), |name, (ours, theirs)| name.replacen(ours, theirs, 1))
 }
 
-/// The matrices of a component that groups of 32 fit into, packed; mflux gives the modulation of pictures 8 bits.
+/// The matrices of a component that groups of 32 fit into, packed; mflux gives the modulation of
+/// pictures 8 bits.
 fn packed(name: &str, component: &str) -> Tensors {
     let mut all = tensors(name, component);
     let names: Vec<String> = all.keys().cloned().collect();
@@ -345,7 +346,8 @@ fn the_tower_sees_a_picture_of_mflux_as_large_as_the_release_says() {
     let few = seen(folder.path());
     fs::remove_dir_all(folder.path().join("processor")).expect("a folder");
     let many = seen(folder.path());
-    // The fixture's own limit is 50 176 pixels; that of the release is beyond the 1 048 576 of a picture.
+    // The fixture's own limit is 50 176 pixels; that of the release is beyond the 1 048 576 of a
+    // picture.
     assert!(few[0] * few[1] * 784 <= 50_176);
     assert!(many[0] * many[1] * 784 > 1_003_520, "{many:?}");
 }

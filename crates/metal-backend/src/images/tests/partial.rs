@@ -18,7 +18,8 @@ fn partials(seen: &Seen) -> Vec<Picture> {
     told.into_iter().map(|(_, picture)| picture).collect()
 }
 
-/// The picture at the end of a straight way through the reference's latents before and after `step`.
+/// The picture at the end of a straight way through the reference's latents before and after
+/// `step`.
 fn straight(studio: &Studio, case: &Case<'_>, step: usize) -> Picture {
     let sigmas = {
         let (shape, _) = case.tensor("initial_latents");

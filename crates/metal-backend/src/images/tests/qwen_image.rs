@@ -13,8 +13,8 @@ fn qwen_image_makes_the_pictures_of_diffusers_step_by_step() {
     }
 }
 
-// The pictures that are edited have thousands of positions, however small what is made of them. So one case
-// of each pipeline is made whole, and of one with guidance the first step.
+// The pictures that are edited have thousands of positions, however small what is made of them. So
+// one case of each pipeline is made whole, and of one with guidance the first step.
 
 #[test]
 fn one_picture_is_edited_as_diffusers_edits_it() {

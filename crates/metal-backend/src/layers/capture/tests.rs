@@ -160,7 +160,8 @@ pub(in crate::layers) fn decoder_in(
         for layer in &mut model.layers {
             let scale = Array::from_f32(&[0.75], &[1]).and_then(|of| ops::astype(&of, dtype));
             layer.ending.scale = Some(LayerScale::new(scale.expect("one")).expect("a scale"));
-            // Released norms make scores small, norms of ones do not: rounding alone would choose what is seen.
+            // Released norms make scores small, norms of ones do not: rounding alone would choose
+            // what is seen.
             if let Mixer::Attention(attention) = &mut layer.mixer {
                 attention.config.scale = (attention.config.head_dim as f32).sqrt().recip();
             }
@@ -234,8 +235,8 @@ fn far(expected: &[Vec<f32>], found: &[Vec<f32>]) -> Vec<usize> {
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn steps_on_cuda_are_captured_and_near_those_of_a_cpu() {
-    // Two keys that an attention likes about as much make a step go either way. Two kinds of a CPU's kernels differ so
-    // at two steps of the packed one.
+    // Two keys that an attention likes about as much make a step go either way. Two kinds of a
+    // CPU's kernels differ so at two steps of the packed one.
     let mut wrong = Vec::new();
     for (config, either_way) in ON_CUDA {
         let config = config.replacen('{', r#"{"torch_dtype": "bfloat16", "#, 1);
@@ -281,7 +282,8 @@ fn a_cpu_computes_every_model_whose_steps_cuda_captures_and_its_kernels_agree() 
     for (config, either_way) in ON_CUDA {
         let (logits, kept) = run(&decoder(config, Kernels::CPU), false);
         assert!(!kept && logits.iter().flatten().all(|logit| logit.is_finite()), "{config}");
-        // MLX's kernels for a CPU have no experts in 16 bits. Where they are far from ours, no other device can be near.
+        // MLX's kernels for a CPU have no experts in 16 bits. Where they are far from ours, no
+        // other device can be near.
         if !config.contains("experts") {
             let far = far(&logits, &run(&decoder(config, Kernels::Mlx), false).0);
             assert!(far.len() <= either_way, "steps {far:?} are off, {config}");

@@ -80,8 +80,8 @@ impl PatchPositions {
     }
 }
 
-/// The vectors of `table`, a square of `side` places, where the grid of a picture is spread over it from
-/// corner to corner: between four of them, by nearness.
+/// The vectors of `table`, a square of `side` places, where the grid of a picture is spread over it
+/// from corner to corner: between four of them, by nearness.
 fn between(table: &Array, side: i32, patches: &Patches) -> Result<Array> {
     let [rows, columns] = patches.grid;
     let place = |index: i32, count: i32| {

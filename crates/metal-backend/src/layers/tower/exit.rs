@@ -36,7 +36,8 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    /// `[1, n, hidden_size]`, the patches of a square one behind the other, to `[1, n / merge², …]`.
+    /// `[1, n, hidden_size]`, the patches of a square one behind the other, to `[1, n / merge²,
+    /// …]`.
     pub fn forward(&self, x: &Array) -> Result<Array> {
         let [_, n, size] = x.dims()?;
         let many = self.merge * self.merge;

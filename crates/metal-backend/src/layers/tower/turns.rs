@@ -7,10 +7,11 @@ use crate::sight::Patches;
 /// Which values of a head turn by the row of a patch, and which by its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Axes {
-    /// Angles of rows, then of columns, each with a quarter of the head's frequencies; the halves of the
-    /// head are rotated together (Qwen).
+    /// Angles of rows, then of columns, each with a quarter of the head's frequencies; the halves
+    /// of the head are rotated together (Qwen).
     RowsThenColumns,
-    /// Like `RowsThenColumns`. Rows have the even frequencies of a whole head, columns the odd ones (Pixtral).
+    /// Like `RowsThenColumns`. Rows have the even frequencies of a whole head, columns the odd ones
+    /// (Pixtral).
     Alternating,
     /// The first half of the head turns by columns, the second by rows, each by itself (Gemma 4).
     ColumnsApart,
@@ -38,7 +39,8 @@ impl TowerRope {
     /// The rotation of a picture's patches.
     pub fn turns(&self, patches: &Patches) -> Result<Turns> {
         let TowerRope { axes, head_dim, theta } = *self;
-        // Of the pairs, the first half is for rows; where their number is odd, with the one in the middle.
+        // Of the pairs, the first half is for rows; where their number is odd, with the one in the
+        // middle.
         let pairs = head_dim / 2;
         let counts = [(pairs + 1) / 2, pairs / 2];
         let frequency = |power: f64| theta.powf(-power) as f32;

@@ -26,7 +26,8 @@ fn with_heads(sizes: DeltaSizes, keys: &Range<i32>) -> DeltaSizes {
     DeltaSizes { k_heads, v_heads: sizes.v_heads / sizes.k_heads * k_heads, ..sizes }
 }
 
-/// The cursor that has this rank's part of the gated delta net under `w`, and the sizes of this part.
+/// The cursor that has this rank's part of the gated delta net under `w`, and the sizes of this
+/// part.
 pub(in crate::shape) fn delta_of_rank(w: &Weights, sizes: DeltaSizes) -> (Weights, DeltaSizes) {
     let Some(own) = key_heads(w, sizes, "out_proj") else { return (w.clone(), sizes) };
     let DeltaSizes { k_heads, v_heads, k_dim, v_dim, .. } = sizes;
@@ -53,8 +54,8 @@ pub(in crate::shape) fn delta_of_rank(w: &Weights, sizes: DeltaSizes) -> (Weight
     (cut, with_heads(sizes, &own))
 }
 
-/// The cursor that has this rank's part of the gated delta net under `w` with a decay for each value of a key, and the
-/// sizes of this part.
+/// The cursor that has this rank's part of the gated delta net under `w` with a decay for each
+/// value of a key, and the sizes of this part.
 pub(in crate::shape) fn keyed_delta_of_rank(
     w: &Weights,
     sizes: DeltaSizes,
@@ -142,8 +143,8 @@ pub(in crate::shape) fn mamba_of_rank(w: &Weights, sizes: MambaSizes) -> Mambas 
     Mambas { w, sizes, shared }
 }
 
-/// The cursor that has this rank's part of the gated short convolution under `w`, and the channels of this part, of
-/// `all`.
+/// The cursor that has this rank's part of the gated short convolution under `w`, and the channels
+/// of this part, of `all`.
 pub(in crate::shape) fn channels_of_rank(w: &Weights, all: i32) -> (Weights, i32) {
     let Some(own) = values_of_rank(w, &["out_proj"], all) else { return (w.clone(), all) };
     let parts = (0..3).map(|part| times(&own, 1, part * all)).collect();

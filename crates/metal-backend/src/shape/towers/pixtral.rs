@@ -15,8 +15,8 @@ const EPS: f32 = 1e-5;
 /// The tower's names in released checkpoints, converted ones and those of transformers 5.
 const TOWERS: [&str; 3] = ["vision_tower.vision_model", "vision_tower", "model.vision_tower"];
 
-/// The tower and its projector into `width` values, whose norm has the text's `eps`, where the checkpoint
-/// has one.
+/// The tower and its projector into `width` values, whose norm has the text's `eps`, where the
+/// checkpoint has one.
 ///
 /// # Errors
 /// A key or a tensor that is missing or does not fit.

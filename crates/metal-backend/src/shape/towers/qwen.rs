@@ -99,8 +99,8 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
     }))
 }
 
-/// The blocks behind which features are made for the language model's first layers, in their order, each with
-/// the index of its merger among `mergers`.
+/// The blocks behind which features are made for the language model's first layers, in their order,
+/// each with the index of its merger among `mergers`.
 fn deepstack_blocks(vision: &Config, mergers: &Weights, depth: i32) -> Result<Vec<(usize, usize)>> {
     const KEY: &str = "deepstack_visual_indexes";
     let blocks = match vision.opt_indices(KEY)? {

@@ -1,11 +1,13 @@
-//! Tensors that files carry beside the weights of a model: what its code counts, and scales of what is not packed here.
+//! Tensors that files carry beside the weights of a model: what its code counts, and scales of what
+//! is not packed here.
 
 use mlx_ffi::Dtype;
 
 use crate::weights::source::TensorHeader;
 
-/// Last parts of the names of tensors that code computes by itself: numbers of positions and kinds, frequencies and
-/// tables of rotations, and what hides later positions. Older versions of transformers save them.
+/// Last parts of the names of tensors that code computes by itself: numbers of positions and kinds,
+/// frequencies and tables of rotations, and what hides later positions. Older versions of
+/// transformers save them.
 const COUNTED: [&str; 7] = [
     "position_ids",
     "token_type_ids",
@@ -16,8 +18,8 @@ const COUNTED: [&str; 7] = [
     "masked_bias",
 ];
 
-/// Last parts of the names of scales by which vendors' servers round keys, values, queries and weights of attention
-/// to 8 bits. Nothing of these is rounded so here.
+/// Last parts of the names of scales by which vendors' servers round keys, values, queries and
+/// weights of attention to 8 bits. Nothing of these is rounded so here.
 const OF_PACKED_CACHES: [&str; 5] = ["k_scale", "v_scale", "q_scale", "prob_scale", "kv_scale"];
 
 /// The names of the scales of keys and values where they stand at the projections.

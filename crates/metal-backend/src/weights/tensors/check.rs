@@ -126,8 +126,8 @@ impl Plain {
         Ok(Plain { values: weights.to_vec_f32()?, columns: values(1), of_expert: values(2) })
     }
 
-    /// The products of the rows of `x`, each with all rows, or with those of one expert, in turn. And the scale of
-    /// rounding: their terms' magnitudes added up.
+    /// The products of the rows of `x`, each with all rows, or with those of one expert, in turn.
+    /// And the scale of rounding: their terms' magnitudes added up.
     fn times(&self, x: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let experts: Vec<&[f32]> = self.values.chunks(self.of_expert).collect();
         let products = x

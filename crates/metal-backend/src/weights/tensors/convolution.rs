@@ -8,10 +8,10 @@ use crate::error::Result;
 impl Weights {
     /// The kernels `weight` of a convolution with a square kernel, `[out, size, size, channels]`.
     ///
-    /// Checkpoints of PyTorch have them as `[out, channels, size, size]`. Those of a causal convolution over
-    /// frames, `[out, channels, frames, size, size]`, are cut to what a single frame meets: the last of the
-    /// frames, as all before it is padding. Kernels that MLX saved are called `kernels`, and have the channels
-    /// last.
+    /// Checkpoints of PyTorch have them as `[out, channels, size, size]`. Those of a causal
+    /// convolution over frames, `[out, channels, frames, size, size]`, are cut to what a single
+    /// frame meets: the last of the frames, as all before it is padding. Kernels that MLX saved are
+    /// called `kernels`, and have the channels last.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

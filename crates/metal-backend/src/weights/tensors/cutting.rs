@@ -10,7 +10,8 @@ use crate::layers::Together;
 use crate::weights::Cut;
 
 impl Weights {
-    /// Lets each of the ranks of `group` read what it computes, where layers know how they are split.
+    /// Lets each of the ranks of `group` read what it computes, where layers know how they are
+    /// split.
     pub fn with_ranks(mut self, group: Option<Group>) -> Weights {
         let shared = Rc::get_mut(&mut self.shared);
         shared.expect("it is set before cursors are handed out").group = group;
@@ -22,13 +23,14 @@ impl Weights {
         self.shared.group.as_ref()
     }
 
-    /// The cursor below which modules, and tensors that are no module's, are cut: by the last part of their names.
+    /// The cursor below which modules, and tensors that are no module's, are cut: by the last part
+    /// of their names.
     pub fn cut(&self, cuts: Vec<(&'static str, Cut)>) -> Weights {
         Weights { cuts: Rc::new(cuts), ..self.clone() }
     }
 
-    /// Values that share a scale, in whole words, in the first matrix of `columns` below this cursor that is called one of
-    /// `names`; 1 where it is not packed.
+    /// Values that share a scale, in whole words, in the first matrix of `columns` below this
+    /// cursor that is called one of `names`; 1 where it is not packed.
     pub fn group_below(&self, names: &[&str], columns: i32) -> i32 {
         if let Ok(Some(of_config)) = self.shared.config.quantization(&self.at(names[0]).prefix) {
             let Quantization { bits, group_size, .. } = of_config;

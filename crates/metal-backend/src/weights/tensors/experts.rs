@@ -21,8 +21,8 @@ impl Weights {
         Ok(linear.together(w.together()))
     }
 
-    /// The projections of experts with a number and a tensor each, `experts.0.own.weight` and so on, put
-    /// together. An adapter has them as `switch_mlp.name`: mlx-lm calls them so then.
+    /// The projections of experts with a number and a tensor each, `experts.0.own.weight` and so
+    /// on, put together. An adapter has them as `switch_mlp.name`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -78,8 +78,8 @@ impl Weights {
         Ok(all)
     }
 
-    /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in the module `name`,
-    /// packed or not. An adapter has them as its neighbours `part`.
+    /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie
+    /// in turn in the module `name`, packed or not. An adapter has them as its neighbours `part`.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -128,9 +128,9 @@ impl Weights {
         Ok(linears.try_into().expect("one for each part"))
     }
 
-    /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie in turn in
-    /// the tensor `name`, or whose columns do where it is [turned](Self::is_turned). An adapter has them as
-    /// `converted.part`: mlx-lm calls them so then.
+    /// The projections `parts` of all experts, of `[experts, output, input]` each, whose rows lie
+    /// in turn in the tensor `name`, or whose columns do where it is [turned](Self::is_turned). An
+    /// adapter has them as `converted.part`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -178,8 +178,8 @@ impl Weights {
     }
 
     /// The projections `name` of all experts as gpt-oss is released: `name_blocks` of 16 bytes with
-    /// 32 values each, `name_scales` and `name_bias`. The bytes are MLX's own packing. Rows are those
-    /// of `parts` in turn, for which an adapter has a pair each.
+    /// 32 values each, `name_scales` and `name_bias`. The bytes are MLX's own packing. Rows are
+    /// those of `parts` in turn, for which an adapter has a pair each.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -224,8 +224,9 @@ impl Weights {
         self.biased_expert_linear(name, parts, shape, Matrix::Quantized(packed))
     }
 
-    /// The projections `name` of all experts as transformers has those of gpt-oss: `[experts, input, output]`, and `name_bias`. Columns
-    /// are those of `parts` in turn, for which an adapter has a pair each.
+    /// The projections `name` of all experts as transformers has those of gpt-oss: `[experts,
+    /// input, output]`, and `name_bias`. Columns are those of `parts` in turn, for which an adapter
+    /// has a pair each.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
@@ -245,7 +246,8 @@ impl Weights {
         self.biased_expert_linear(name, parts, shape, Matrix::Dense(weight))
     }
 
-    /// The projections `name` of all experts with `name_bias`, and what adapters have for `parts`, whose rows lie in turn.
+    /// The projections `name` of all experts with `name_bias`, and what adapters have for `parts`,
+    /// whose rows lie in turn.
     fn biased_expert_linear(
         &self,
         name: &str,
@@ -279,8 +281,8 @@ impl Weights {
         Ok(ExpertLora { a, b, scale })
     }
 
-    /// The adapters of projections whose rows lie in turn in one matrix of `[experts, output, input]`,
-    /// as one: its rank is that of all together, and a row has zeros for the others'.
+    /// The adapters of projections whose rows lie in turn in one matrix of `[experts, output,
+    /// input]`, as one: its rank is that of all together, and a row has zeros for the others'.
     ///
     /// # Errors
     /// As [`expert_lora`](Self::expert_lora).

@@ -13,9 +13,9 @@ use crate::weights::source::TensorHeader;
 impl Weights {
     /// The tensor `name`, whose values are floats of 8 bits (e4m3), in the model's type.
     ///
-    /// `name_scale_inv` has a scale for each block of the config's `weight_block_size`, or one for all of a
-    /// matrix. Scales are floats, or exponents of two (e8m0).
-    /// Scales of activations beside it are left aside: activations are not rounded to 8 bits here.
+    /// `name_scale_inv` has a scale for each block of the config's `weight_block_size`, or one for
+    /// all of a matrix. Scales are floats, or exponents of two (e8m0). Scales of activations beside
+    /// it are left aside: activations are not rounded to 8 bits here.
     ///
     /// # Errors
     /// Scales that are missing or do not fit.

@@ -18,8 +18,8 @@ pub(crate) enum Linears<const N: usize> {
 }
 
 impl Weights {
-    /// The projection `name` with the rows of its matrix in another order: `rows` in turn, which are all
-    /// of them.
+    /// The projection `name` with the rows of its matrix in another order: `rows` in turn, which
+    /// are all of them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -40,9 +40,9 @@ impl Weights {
 
     /// The projections `parts`, each a name and its number of output values, from `input` values.
     ///
-    /// They are joined where all have one form and no adapter, on a CPU, where our kernels compute every
-    /// value by itself and no number changes, and on CUDA, where each operation costs the processor more
-    /// than the device. At most these parts are in memory twice.
+    /// They are joined where all have one form and no adapter, on a CPU, where our kernels compute
+    /// every value by itself and no number changes, and on CUDA, where each operation costs the
+    /// processor more than the device. At most these parts are in memory twice.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

@@ -8,11 +8,12 @@ use crate::kernels::Matrix;
 use crate::layers::{HeadLinear, LatentSizes, Linear, Lora, Weight};
 
 impl Weights {
-    /// The projections of each head's queries into the latents' space, and of what was seen out of it.
+    /// The projections of each head's queries into the latents' space, and of what was seen out of
+    /// it.
     ///
-    /// They are released as one matrix, `kv_b_proj`, whose rows are each head's keys and values, and
-    /// converted by mlx-lm to `embed_q` and `unembed_out`. One matrix that is packed is unpacked, and takes
-    /// up an adapter's part.
+    /// They are released as one matrix, `kv_b_proj`, whose rows are each head's keys and values,
+    /// and converted by mlx-lm to `embed_q` and `unembed_out`. One matrix that is packed is
+    /// unpacked, and takes up an adapter's part.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

@@ -1,4 +1,5 @@
-//! Norms, in the forms in which checkpoints have their weights, and matrices whose values have a bound.
+//! Norms, in the forms in which checkpoints have their weights, and matrices whose values have a
+//! bound.
 
 use mlx_ffi::{Array, Dtype, ops};
 

@@ -35,8 +35,8 @@ impl Weights {
         Ok(turned)
     }
 
-    /// The weights of convolutions of so many channels each, as those of one over all their channels in
-    /// turn: `[taps, channels]`. They are as [`depthwise`](Self::depthwise) takes them.
+    /// The weights of convolutions of so many channels each, as those of one over all their
+    /// channels in turn: `[taps, channels]`. They are as [`depthwise`](Self::depthwise) takes them.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.

@@ -34,8 +34,8 @@ impl Weights {
         Ok(table)
     }
 
-    /// Leaves aside what programs of training save of a tower beside its weights: wavelengths and the
-    /// numbers of places.
+    /// Leaves aside what programs of training save of a tower beside its weights: wavelengths and
+    /// the numbers of places.
     pub fn leave_buffers(&self) {
         let prefix = self.prefix();
         self.ignore(|name| {
@@ -50,7 +50,8 @@ impl Weights {
     /// A tensor that is missing or does not fit.
     pub fn layer_norm(&self, name: &str, size: i32, eps: f32) -> Result<LayerNorm> {
         let w = self.at(name);
-        // The names of checkpoints that began in TensorFlow, which transformers changes as it loads them.
+        // The names of checkpoints that began in TensorFlow, which transformers changes as it loads
+        // them.
         let names = match w.has("gamma") && !w.has("weight") {
             true => ["gamma", "beta"],
             false => ["weight", "bias"],
@@ -59,9 +60,9 @@ impl Weights {
         Ok(LayerNorm { weight: weight?, bias: Some(bias?), eps, kernels: self.kernels() })
     }
 
-    /// The convolution `name` of 3 channels whose kernel, of sides `kernel`, is a patch: a product with a
-    /// patch's values, channel by channel. The channels of the weight come first, as released, or last, as
-    /// converted for MLX.
+    /// The convolution `name` of 3 channels whose kernel, of sides `kernel`, is a patch: a product
+    /// with a patch's values, channel by channel. The channels of the weight come first, as
+    /// released, or last, as converted for MLX.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -108,7 +109,8 @@ impl Weights {
         Ok(Linear::new(self.weight(Matrix::Dense(matrix), &[output, input])?, None))
     }
 
-    /// The projection `name.linear`, or `name` itself, between the bounds that the checkpoint has of it.
+    /// The projection `name.linear`, or `name` itself, between the bounds that the checkpoint has
+    /// of it.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit; a bound without the other one.

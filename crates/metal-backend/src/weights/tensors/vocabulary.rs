@@ -1,4 +1,5 @@
-//! The embeddings of a vocabulary and its output layer, of which each rank has the rows of some ids.
+//! The embeddings of a vocabulary and its output layer, of which each rank has the rows of some
+//! ids.
 
 use mlx_ffi::Array;
 

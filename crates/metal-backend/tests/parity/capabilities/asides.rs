@@ -1,4 +1,5 @@
-//! The options of chats, classifications and inspections, and the features that are calls of their own.
+//! The options of chats, classifications and inspections, and the features that are calls of their
+//! own.
 
 use inference_core::{
     CancelToken, ChatOptions, ClassifyOptions, EncodedPicture, Error, Feature, GenerateOptions,

@@ -1,5 +1,5 @@
-//! Every option of the contract and every feature, on every architecture: what is asked for is seen, or
-//! refused by its name, and the report of capabilities says which.
+//! Every option of the contract and every feature, on every architecture: what is asked for is
+//! seen, or refused by its name, and the report of capabilities says which.
 //!
 //! The options are taken apart field by field, so that a new one does not compile until it is
 //! walked.
@@ -24,8 +24,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Takes note that `option` was asked for. `seen` is whether that showed, or the refusal; it must
-    /// be what the report says of `feature`, and an option without one must be honoured.
+    /// Takes note that `option` was asked for. `seen` is whether that showed, or the refusal; it
+    /// must be what the report says of `feature`, and an option without one must be honoured.
     #[track_caller]
     fn option(&mut self, option: &str, feature: Option<Feature>, seen: Result<bool, Error>) {
         let support = feature.map_or(Support::Yes, |feature| self.capabilities.support(feature));

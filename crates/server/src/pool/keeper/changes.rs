@@ -14,8 +14,8 @@ use crate::pool::report::Report;
 const BETWEEN: Duration = Duration::from_secs(1);
 
 impl Pool {
-    /// The number of the model that makes `makes` and is meant by `asked`. An unknown name may be that of a model
-    /// that has just come.
+    /// The number of the model that makes `makes` and is meant by `asked`. An unknown name may be
+    /// that of a model that has just come.
     ///
     /// # Errors
     /// As [`Names::find`](crate::pool::names::Names::find).

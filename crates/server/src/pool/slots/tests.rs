@@ -10,7 +10,8 @@ use super::{Effect, Slots};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A table whose effects are told as words: `measure 0`, `load 0`, `unload 0`, `grant 1`, `refuse 1`.
+/// A table whose effects are told as words: `measure 0`, `load 0`, `unload 0`, `grant 1`, `refuse
+/// 1`.
 struct Table {
     slots: Slots<usize>,
     now: Instant,
@@ -276,7 +277,8 @@ fn what_is_idle_is_unloaded_when_it_is_time_and_what_is_pinned_stays() {
     assert_eq!(table.slots.next_tick(), Some(table.now + 60 * SECOND));
 }
 
-/// Whatever happens in whatever order: the memory holds, who uses a model has it, and nobody waits for nothing.
+/// Whatever happens in whatever order: the memory holds, who uses a model has it, and nobody waits
+/// for nothing.
 #[test]
 fn any_course_of_events_keeps_the_rules() {
     for seed in 1..=300_u64 {

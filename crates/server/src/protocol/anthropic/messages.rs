@@ -27,9 +27,9 @@ use crate::run::state::State;
 
 /// The versions of the protocol that clients may name.
 ///
-/// An answer is written alike in all of them. 2026-10-21 has no `temperature`, `top_p` and `top_k`, which
-/// are honoured here in each version. It refuses documents in an assistant's turns and citations in a
-/// user's, which are refused here in each version.
+/// An answer is written alike in all of them. 2026-10-21 has no `temperature`, `top_p` and `top_k`,
+/// which are honoured here in each version. It refuses documents in an assistant's turns and
+/// citations in a user's, which are refused here in each version.
 const VERSIONS: [&str; 3] = ["2026-10-21", "2023-06-01", "2023-01-01"];
 
 /// The request's fields for options of the contract that have other names.

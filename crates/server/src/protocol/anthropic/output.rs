@@ -40,7 +40,8 @@ enum Thinking {
     Off,
 }
 
-/// Takes `thinking` and `output_config`, and tells the template of `conversation` how much to think.
+/// Takes `thinking` and `output_config`, and tells the template of `conversation` how much to
+/// think.
 ///
 /// # Errors
 /// A value means nothing, or the template does not know it.

@@ -40,7 +40,8 @@ pub struct Ask {
 /// Reads `request`, which is for a model that makes `makes`, and checks it against `tables`.
 ///
 /// # Errors
-/// The body cannot be read, a field does not fit, there is no such model, or it stays and is to be unloaded.
+/// The body cannot be read, a field does not fit, there is no such model, or it stays and is to be
+/// unloaded.
 pub async fn ask(
     state: &State,
     request: Request,
@@ -82,7 +83,8 @@ impl Ask {
         Ok((loaded, self.head(state, kind, waits)))
     }
 
-    /// The answer to a request without `text`: the model is loaded, or unloaded where it is not to stay.
+    /// The answer to a request without `text`: the model is loaded, or unloaded where it is not to
+    /// stay.
     ///
     /// # Errors
     /// The model cannot be loaded, or there is a field that says how to answer.

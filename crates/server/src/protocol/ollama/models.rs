@@ -25,7 +25,8 @@ use crate::pool::report::Report;
 use crate::protocol::pictures::sight;
 use crate::run::state::{State, since_1970};
 
-/// The version of Ollama whose fields are known here. Clients ask for it to learn what they may send.
+/// The version of Ollama whose fields are known here. Clients ask for it to learn what they may
+/// send.
 const VERSION: &str = "0.13.0";
 
 /// Seconds since 1970 of a time that never comes, for models that stay.
@@ -78,8 +79,8 @@ pub async fn ps(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     Ok(json_response(StatusCode::OK, &json!({"models": loaded.map(model).collect::<Vec<_>>()})))
 }
 
-/// `POST /api/show`: one model. It is not loaded for that, so that `tools` and `thinking` are told of models that
-/// are loaded.
+/// `POST /api/show`: one model. It is not loaded for that, so that `tools` and `thinking` are told
+/// of models that are loaded.
 ///
 /// # Errors
 /// 404 for a name that no model has, and as [`tags`].

@@ -29,8 +29,8 @@ const NAMES: &[(&str, &str)] = &[
     ("penalty_window", "options.repeat_last_n"),
 ];
 
-/// Takes the fields of [`GENERATING`](tables::GENERATING), but for `model`, `keep_alive` and `think`.
-/// `text_field` holds the text.
+/// Takes the fields of [`GENERATING`](tables::GENERATING), but for `model`, `keep_alive` and
+/// `think`. `text_field` holds the text.
 ///
 /// # Errors
 /// The first field that means nothing.

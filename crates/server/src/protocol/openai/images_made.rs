@@ -124,8 +124,8 @@ pub async fn whole(state: &State, order: Order) -> Result<Response> {
     Ok(json_response(StatusCode::OK, &answer))
 }
 
-/// The pictures in events. A failure within the time in which a silent stream is kept alive is a response of
-/// its own; later it is an event. Dropping the response cancels.
+/// The pictures in events. A failure within the time in which a silent stream is kept alive is a
+/// response of its own; later it is an event. Dropping the response cancels.
 ///
 /// # Errors
 /// That failure.

@@ -126,8 +126,8 @@ fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
     Err(ApiError::value(reader.path(name), reason))
 }
 
-/// The parts of a message of `role`. Without pictures they are one text, since templates take a message's
-/// text in one piece.
+/// The parts of a message of `role`. Without pictures they are one text, since templates take a
+/// message's text in one piece.
 fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> Result<Value> {
     let mut content = Content::new("");
     for (index, part) in items.into_iter().enumerate() {
@@ -215,7 +215,8 @@ pub struct Tools {
     pub callable: Vec<Tool>,
 }
 
-/// A tool's definition without the fields that are null, which templates would write out. Schemas stay as they are.
+/// A tool's definition without the fields that are null, which templates would write out. Schemas
+/// stay as they are.
 fn without_nulls(mut tool: Json) -> Json {
     let keep = |fields: &mut Map<String, Json>| fields.retain(|_, value| !value.is_null());
     if let Some(fields) = tool.as_object_mut() {

@@ -1,5 +1,5 @@
-//! `GET /v1/models`: the models, with what each is, what it honours, and whether it is loaded. Each object is OpenAI's and
-//! Anthropic's at once.
+//! `GET /v1/models`: the models, with what each is, what it honours, and whether it is loaded. Each
+//! object is OpenAI's and Anthropic's at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,8 @@ use crate::run::state::{State, since_1970};
 /// All models, or the part of them that Anthropic's `limit`, `after_id` and `before_id` ask for.
 ///
 /// # Errors
-/// 503 while the server ends, and before it is ready where no request waits for that; 400 for a part that there is not.
+/// 503 while the server ends, and before it is ready where no request waits for that; 400 for a
+/// part that there is not.
 pub async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response> {
     state.pool.check_open()?;
     state.pool.refresh().await;
@@ -46,7 +47,8 @@ pub async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Respons
     Ok(json_response(StatusCode::OK, &object))
 }
 
-/// The part of `models` that the queries of `uri` ask for, and whether there are more in their direction.
+/// The part of `models` that the queries of `uri` ask for, and whether there are more in their
+/// direction.
 fn part(mut models: Vec<Json>, uri: &Uri) -> Result<(Vec<Json>, bool)> {
     let pairs = query::pairs(uri.query())?;
     let query = |name: &str| {

@@ -1,4 +1,5 @@
-//! `text`, `reasoning` and `include`: what an answer holds to, and how thoughts and tokens are told.
+//! `text`, `reasoning` and `include`: what an answer holds to, and how thoughts and tokens are
+//! told.
 
 use inference_core::{Constraint, Value};
 use inference_text::Effort;

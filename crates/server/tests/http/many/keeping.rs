@@ -1,4 +1,5 @@
-//! Models that stay for as long as requests say, and streams that are kept alive while they wait for one.
+//! Models that stay for as long as requests say, and streams that are kept alive while they wait
+//! for one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-/// The text part of Qwen 3.5: three gated delta nets to one attention layer. `sizes` are those of hidden
-/// values, of networks, and the counts of layers, heads, heads of keys, and value heads of delta nets.
+/// The text part of Qwen 3.5: three gated delta nets to one attention layer. `sizes` are those of
+/// hidden values, of networks, and the counts of layers, heads, heads of keys, and value heads of
+/// delta nets.
 pub fn qwen3_5(sizes: [u32; 6], tied: bool) -> Value {
     let mut config = hybrid("qwen3_5_text", sizes, tied);
     config["intermediate_size"] = sizes[1].into();
@@ -36,8 +37,8 @@ fn hybrid(model_type: &str, sizes: [u32; 6], tied: bool) -> Value {
     })
 }
 
-/// The text part of Gemma 4 E2B, whose layers have inputs of their own; the last 20 of 35 borrow keys. Of
-/// `layers`, the first ones are those of the whole model.
+/// The text part of Gemma 4 E2B, whose layers have inputs of their own; the last 20 of 35 borrow
+/// keys. Of `layers`, the first ones are those of the whole model.
 pub fn gemma4_e2b(layers: Option<usize>) -> Value {
     const WITH_KEYS: usize = 15;
     let borrowing = layers.unwrap_or(35).saturating_sub(WITH_KEYS);
