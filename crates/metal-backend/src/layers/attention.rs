@@ -72,8 +72,7 @@ pub(crate) struct Attention {
     pub kernels: Kernels,
 }
 
-/// Queries, keys and values of all heads, `[b, l, …]`, before the norms of heads, and the gate of
-/// the output.
+/// Queries, keys and values of all heads, `[b, l, …]`, before norms, and the output's gate.
 pub(super) struct Projected {
     pub q: Columns,
     pub k: Columns,
@@ -240,8 +239,7 @@ impl Attention {
         }
     }
 
-    /// The heads of keys and the values of each, where there are kernels of our own for chunks of
-    /// `l` positions.
+    /// Heads of keys and values of each, where our kernels take chunks of `l` positions.
     pub fn chunk_sizes(&self, dtype: Dtype, l: i32, positions: &mut Positions) -> Option<[i32; 2]> {
         let AttentionConfig { n_kv_heads, head_dim, sees_later, sharing, .. } = self.config;
         let fits = l > 1
@@ -319,8 +317,7 @@ impl Attention {
         Ok(out)
     }
 
-    /// The inputs of kernels for new positions, which go into `slot`; `at` and `rows` are its
-    /// offsets.
+    /// The inputs of kernels for new positions in `slot`; `at` and `rows` are its offsets.
     pub(super) fn new_positions<'a>(
         &'a self,
         [q, k, v]: [&'a Columns; 3],

@@ -114,8 +114,7 @@ impl Totals {
 }
 
 impl Weights {
-    /// All tensors of `checkpoint` but those that are of no use to any model. With `only_describe`,
-    /// they are checked but not read.
+    /// All tensors of `checkpoint` that a model may use; `only_describe` reads none of them.
     pub fn of(
         checkpoint: &Checkpoint,
         config: &Config,
