@@ -1,8 +1,8 @@
 //! Rows that are decoded together: each step is one pass of the model for all of them.
 
-mod boarding;
 mod drafting;
 mod drawing;
+mod joining;
 mod replaying;
 mod stepping;
 

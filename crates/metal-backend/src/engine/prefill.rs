@@ -12,7 +12,7 @@ use super::row::Row;
 use super::served::Served;
 use crate::cache::{Caches, More, RopeFactors, Storage};
 use crate::error::Result;
-use crate::layers::{Boarded, Boarding, Decoder, Pass, Tail};
+use crate::layers::{Decoder, JoiningRows, LeavingRows, Pass, Tail};
 use crate::plan::Waiting;
 
 /// Positions left free behind prompts that were computed together: their rows decode next.
@@ -36,7 +36,7 @@ pub(super) struct Prefill {
 pub(super) enum Sent<'a> {
     /// The layers of rows that decode beside it. Whatever fails for the prompts from now on is
     /// theirs.
-    Rows(Boarded),
+    Rows(LeavingRows),
     /// All layers of a chunk.
     Chunk(&'a Prefill),
     /// Everything.
@@ -265,7 +265,7 @@ impl Prefill {
     /// Computes `layers` more layers of a chunk, and waits for them once all is [`Sent`]: on a GPU
     /// without ranks, behind the last layer of a chunk which nothing more is wanted of, first the
     /// chunk. The chunk must be the same from its first layer to its last. Rows that decode in its
-    /// pass are `boarding` before its first layer: it goes through all layers then.
+    /// pass are `joining` before its first layer: it goes through all layers then.
     ///
     /// # Errors
     /// Those of MLX.
@@ -274,7 +274,7 @@ impl Prefill {
         (model, ranks): (&Decoder, &Ranks),
         chunk: usize,
         layers: usize,
-        boarding: Option<Boarding>,
+        joining: Option<JoiningRows>,
         dispatcher: &mut Dispatcher,
         mut sent: impl FnMut(Sent<'_>),
     ) -> Result<()> {
@@ -291,7 +291,7 @@ impl Prefill {
             self.caches.will_grow_by(prompt.left() as i32);
         }
         let filled = match &self.pass {
-            None if draws && boarding.is_none() && layers >= model.layers.len() && !self.sees() => {
+            None if draws && joining.is_none() && layers >= model.layers.len() && !self.sees() => {
                 dispatcher.filled(model, &self.caches, [parts.len(), columns, last.len()])?
             }
             _ => None,
@@ -303,11 +303,11 @@ impl Prefill {
                 let last = self.last_positions(&parts, all);
                 let mut pass = self.begin(model, &parts, all)?;
                 let mut ends = if draws { last } else { Vec::new() };
-                if let Some(boarding) = boarding {
+                if let Some(joining) = joining {
                     // They stand behind the prompts.
                     let first = (parts.len() * all) as u32;
-                    ends.extend((0..boarding.rows() as u32).map(|row| first + row));
-                    pass.board(model, boarding)?;
+                    ends.extend((0..joining.rows() as u32).map(|row| first + row));
+                    pass.add_decode_rows(model, joining)?;
                 }
                 let ends = (!ends.is_empty()).then(|| Tail::new(&ends)).transpose()?;
                 pass.with_tail(ends)
@@ -322,8 +322,8 @@ impl Prefill {
             None => dispatcher.advance(model, &mut pass, caches, (layers, ends))?,
         };
         if through {
-            if let Some(boarded) = pass.alight()? {
-                sent(Sent::Rows(boarded));
+            if let Some(leaving) = pass.take_decode_rows()? {
+                sent(Sent::Rows(leaving));
             }
             self.reading = is_read.then(|| pass.h().share()).transpose()?;
             if !last.is_empty() {

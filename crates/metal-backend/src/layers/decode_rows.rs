@@ -9,7 +9,7 @@ use crate::cache::{Caches, KvCache, State};
 use crate::kernels::Columns;
 
 /// The rows of a batch that join a pass of prompts, with the next id of each.
-pub(crate) struct Boarding {
+pub(crate) struct JoiningRows {
     /// `[rows, 1]`.
     pub ids: Indices,
     /// The state of their past positions.
@@ -18,7 +18,7 @@ pub(crate) struct Boarding {
     pub places: SharedOffsets,
 }
 
-impl Boarding {
+impl JoiningRows {
     /// How many rows.
     pub fn rows(&self) -> usize {
         self.caches.slots()
@@ -26,7 +26,7 @@ impl Boarding {
 }
 
 /// The rows of a batch behind a pass of prompts.
-pub(crate) struct Boarded {
+pub(crate) struct LeavingRows {
     /// Their hidden states behind the last layer, `[rows, 1, hidden_size]`.
     pub hidden: Array,
     /// With one more position of each row.
@@ -38,8 +38,8 @@ impl Pass {
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn board(&mut self, model: &Decoder, boarding: Boarding) -> Result<()> {
-        let Boarding { ids, caches, places } = boarding;
+    pub fn add_decode_rows(&mut self, model: &Decoder, joining: JoiningRows) -> Result<()> {
+        let JoiningRows { ids, caches, places } = joining;
         let rows = model.begin(&ids, &caches)?;
         self.stream.h = model.kernels.join(&self.stream.h, &rows.stream.h)?;
         self.positions.decode_rows = Some(Box::new(DecodeRows::new(caches, places)));
@@ -51,13 +51,13 @@ impl Pass {
     ///
     /// # Errors
     /// Those of MLX.
-    pub fn alight(&mut self) -> Result<Option<Boarded>> {
+    pub fn take_decode_rows(&mut self) -> Result<Option<LeavingRows>> {
         let Some(rows) = self.positions.decode_rows.take() else { return Ok(None) };
         let [all, _, _] = self.stream.h.dims()?;
         let of_prompts = all - rows.count();
         let hidden = ops::slice_axis(&self.stream.h, 0, of_prompts, all)?;
         self.stream.h = ops::slice_axis(&self.stream.h, 0, 0, of_prompts)?;
-        Ok(Some(Boarded { hidden, caches: rows.into_caches() }))
+        Ok(Some(LeavingRows { hidden, caches: rows.into_caches() }))
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) use altup::{AltUp, Laurel};
 pub(crate) use attention::{Attention, AttentionConfig, Sharing};
 pub(crate) use block::{Block, Residual};
 pub(crate) use capture::StepCapture;
-pub(crate) use decode_rows::{Boarded, Boarding};
+pub(crate) use decode_rows::{JoiningRows, LeavingRows};
 pub(crate) use decoder::{Decoder, Head};
 pub(crate) use delta_net::DeltaNet;
 pub(crate) use delta_projections::{

@@ -199,14 +199,14 @@ impl Scheduler<'_> {
     }
 
     /// The batch with the most rows of those that can take their step in a pass of prompts.
-    pub(super) fn batch_to_board(&mut self) -> Option<usize> {
+    pub(super) fn batch_to_join(&mut self) -> Option<usize> {
         if !self.served.mixes() || self.dispatcher.cannot_mix() {
             return None;
         }
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.groups[*at].rows().len()));
         for at in order {
-            match self.groups[at].can_board(self.served, &mut self.dispatcher) {
+            match self.groups[at].can_join_pass(self.served, &mut self.dispatcher) {
                 Ok(true) => return Some(at),
                 Ok(false) => {}
                 Err(error) => {

@@ -14,7 +14,7 @@ use crate::engine::prefill::{Computed, Sent};
 use crate::engine::step_clock;
 use crate::engine::taking::Exit;
 use crate::error::{Error, Result, panicked};
-use crate::layers::Boarding;
+use crate::layers::JoiningRows;
 use crate::plan::{self, Pace, Part, Passes, QUANTUM, Waiting};
 
 /// The error of rows that a pass did not give back.
@@ -127,7 +127,7 @@ impl Scheduler<'_> {
     /// unless these are `awaited` already. Then the next ones are queued behind it.
     pub(super) fn prefill(&mut self, awaited: bool) {
         let Served { model, chunk, budget, .. } = self.served;
-        let batch = self.batch_to_board();
+        let batch = self.batch_to_join();
         if budget.chunk_work() > self.memory().room() {
             // What passes leave for later ones is in the way.
             self.dispatcher.forget();
@@ -140,11 +140,11 @@ impl Scheduler<'_> {
         let Some(at) = self.gather(part.lead, &part.with) else { return };
         let Part { layers, positions, is_mixed, .. } = part;
         let batch = batch.filter(|_| is_mixed && self.watch.check("prefill").is_ok());
-        let boarding = match batch.map(|batch| self.groups[batch].board()).transpose() {
-            Ok(boarding) => boarding,
+        let joining = match batch.map(|batch| self.groups[batch].join_pass()).transpose() {
+            Ok(joining) => joining,
             Err(error) => return self.fail_step(batch.unwrap_or_default(), error),
         };
-        let rows = boarding.as_ref().map_or(0, Boarding::rows);
+        let rows = joining.as_ref().map_or(0, JoiningRows::rows);
         let (room, prefill) = (self.memory().room(), &mut self.prefills[at]);
         // Copies for later requests are made beside all values of the pass where both have room,
         // otherwise behind it.
@@ -161,9 +161,10 @@ impl Scheduler<'_> {
         let groups = &mut self.groups;
         let sent = |what: Sent<'_>| {
             match (batch, what) {
-                (Some(batch), Sent::Rows(boarded)) => {
+                (Some(batch), Sent::Rows(leaving)) => {
                     let group = &mut groups[batch];
-                    stepped = Some(caught(|| group.alight(boarded, self.served, prefixes, clock)));
+                    stepped =
+                        Some(caught(|| group.leave_pass(leaving, self.served, prefixes, clock)));
                     return;
                 }
                 (_, Sent::Chunk(prefill)) => {
@@ -201,7 +202,7 @@ impl Scheduler<'_> {
                 false if !prefill.look(self.served, QUANTUM)? => Ok(()),
                 false => {
                     let ranks = &self.served.ranks;
-                    prefill.advance((model, ranks), *chunk, layers, boarding, dispatcher, sent)
+                    prefill.advance((model, ranks), *chunk, layers, joining, dispatcher, sent)
                 }
             }
         };

@@ -198,14 +198,14 @@ fn beside(
         prefill.join(vec![other], dispatcher).unwrap();
         generations.extend([first, second]);
         let mut stepped = None;
-        let boards = group.as_mut().filter(|_| steps == Steps::InPass);
-        let boarding = boards.map(|group| group.board().unwrap());
-        beside += boarding.as_ref().map_or(0, |boarding| boarding.rows());
+        let joins = group.as_mut().filter(|_| steps == Steps::InPass);
+        let joining = joins.map(|group| group.join_pass().unwrap());
+        beside += joining.as_ref().map_or(0, |joining| joining.rows());
         let with = (&served.model, &*served.ranks);
         prefill
-            .advance(with, 512, layers, boarding, dispatcher, |what| match (&mut group, what) {
-                (Some(group), Sent::Rows(boarded)) => {
-                    stepped = Some(group.alight(boarded, served, &mut prefixes, &mut clock));
+            .advance(with, 512, layers, joining, dispatcher, |what| match (&mut group, what) {
+                (Some(group), Sent::Rows(leaving)) => {
+                    stepped = Some(group.leave_pass(leaving, served, &mut prefixes, &mut clock));
                 }
                 (Some(group), Sent::All)
                     if steps == Steps::Behind && group.can_step_behind(served) =>
