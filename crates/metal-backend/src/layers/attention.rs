@@ -45,9 +45,9 @@ pub(crate) enum Sharing {
     /// Its own.
     Own,
     /// Its own, shared with later layers under this number.
-    Lends(usize),
+    Shares(usize),
     /// The shared KV of an earlier layer, under this number.
-    Borrows(usize),
+    Reuses(usize),
 }
 
 /// Attention with optional norms on queries and keys.
@@ -133,8 +133,8 @@ impl Attention {
         if self.config.sees_whole {
             view.visible.spans = positions.spans().to_vec();
         }
-        if let Sharing::Lends(number) = self.config.sharing {
-            positions.lend(number, (&view, &k))?;
+        if let Sharing::Shares(number) = self.config.sharing {
+            positions.share_kv(number, (&view, &k))?;
         }
         self.observed(&q, &k, &view, positions)
     }
@@ -144,7 +144,8 @@ impl Attention {
         let input = self.gate.input(x, fusion)?;
         let fusion = Fusion { normed: input.as_ref().or(fusion.normed), ..fusion };
         let (q, own) = self.qkv.forward(x, fusion)?;
-        let [k, v] = own.ok_or_else(|| mlx_ffi::Error::new("a layer that borrows has a cache"))?;
+        let [k, v] =
+            own.ok_or_else(|| mlx_ffi::Error::new("a layer that reuses keys has a cache"))?;
         let (q, gate) = self.gate.values(q, input.as_ref())?;
         let (q, k) = self.qk_norms.projections(q, k)?;
         Ok(Projected { q, k, v, gate })
@@ -309,9 +310,9 @@ impl Attention {
             Kernels::Cpu(_) => cpu::step_attention(&step)?,
             _ => cuda::step_attention(&step, &offsets.counters)?,
         };
-        if let Sharing::Lends(number) = self.config.sharing {
+        if let Sharing::Shares(number) = self.config.sharing {
             let (keys, values) = (keys.share()?, values.share()?);
-            positions.lend_slot(number, Slot { keys, values, ..slot });
+            positions.share_slot(number, Slot { keys, values, ..slot });
         }
         cache.fill(keys, values, 1);
         Ok(out)

@@ -94,7 +94,7 @@ impl Mixer {
                 attention.within_texts(x, fusion, positions)
             }
             (Mixer::Attention(attention), State::Nothing) => {
-                attention.borrowed(x, fusion, positions)
+                attention.mix_shared(x, fusion, positions)
             }
             (Mixer::Delta(delta), State::Recurrent(state)) => {
                 delta.forward(x, fusion, positions, state)
@@ -117,8 +117,8 @@ impl Mixer {
         match self {
             Mixer::Latent(latent) => StateSpec::Kv(latent.kv_spec(context_length)),
             Mixer::Attention(attention) => match attention.config.sharing {
-                Sharing::Borrows(_) => StateSpec::Nothing,
-                Sharing::Own | Sharing::Lends(_) => {
+                Sharing::Reuses(_) => StateSpec::Nothing,
+                Sharing::Own | Sharing::Shares(_) => {
                     StateSpec::Kv(attention.kv_spec(context_length))
                 }
             },
@@ -179,7 +179,7 @@ impl Mixer {
                 slot.and_then(|slot| of(Some(slot), Some(Vec::new())))
             }
             (Mixer::Attention(attention), State::Nothing) => {
-                let steps = attention.borrows_steps(dtype, positions);
+                let steps = attention.steps_over_shared(dtype, positions);
                 of(None, steps.then(Vec::new))
             }
             (

@@ -4,7 +4,6 @@
 mod altup;
 mod attention;
 mod block;
-mod borrowed;
 mod capture;
 mod decode_rows;
 mod decoder;
@@ -43,6 +42,7 @@ mod rope;
 mod rotation;
 mod routing;
 mod seen;
+mod shared_kv;
 mod short_convolution;
 mod side_by_side;
 mod stage;

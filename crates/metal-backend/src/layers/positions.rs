@@ -13,19 +13,19 @@ use crate::kernels::Columns;
 
 /// The KV that a layer shares with later ones.
 #[derive(Debug)]
-pub(crate) enum Lent {
+pub(crate) enum SharedKv {
     /// The view of its queries, and its new keys.
     View(View, Array),
     /// Buffers into which its step has written one position of each row.
     Slot(Slot),
 }
 
-impl Lent {
+impl SharedKv {
     /// Another handle on the same keys and values.
-    fn share(&self) -> Result<Lent> {
+    fn share(&self) -> Result<SharedKv> {
         Ok(match self {
-            Lent::View(view, keys) => Lent::View(view.share()?, keys.share()?),
-            Lent::Slot(slot) => Lent::Slot(slot.share()?),
+            SharedKv::View(view, keys) => SharedKv::View(view.share()?, keys.share()?),
+            SharedKv::Slot(slot) => SharedKv::Slot(slot.share()?),
         })
     }
 }
@@ -57,7 +57,7 @@ pub(crate) struct Positions {
     /// The texts that the positions belong to, where the pass is of whole texts.
     texts: Option<Texts>,
     /// The shared KV of layers, by number.
-    lent: Vec<(usize, Lent)>,
+    shared: Vec<(usize, SharedKv)>,
     /// Rows that decode in the pass.
     pub(super) decode_rows: Option<Box<DecodeRows>>,
 }
@@ -83,7 +83,7 @@ impl Positions {
             given: None,
             spans: Vec::new(),
             texts: None,
-            lent: Vec::new(),
+            shared: Vec::new(),
             decode_rows: None,
         }
     }
@@ -108,7 +108,7 @@ impl Positions {
             given: None,
             spans: Vec::new(),
             texts: None,
-            lent: Vec::new(),
+            shared: Vec::new(),
             decode_rows: None,
         }
     }
@@ -129,22 +129,22 @@ impl Positions {
     }
 
     /// Shares a layer's view and its new keys, `[b, n_kv_heads, l, head_dim]`, under a number.
-    pub fn lend(&mut self, number: usize, (view, keys): (&View, &Array)) -> Result<()> {
-        self.lent.push((number, Lent::View(view.share()?, keys.share()?)));
+    pub fn share_kv(&mut self, number: usize, (view, keys): (&View, &Array)) -> Result<()> {
+        self.shared.push((number, SharedKv::View(view.share()?, keys.share()?)));
         Ok(())
     }
 
     /// Shares a layer's keys and values under a number. Its step has added one position of each
     /// row.
-    pub fn lend_slot(&mut self, number: usize, slot: Slot) {
-        self.lent.push((number, Lent::Slot(slot)));
+    pub fn share_slot(&mut self, number: usize, slot: Slot) {
+        self.shared.push((number, SharedKv::Slot(slot)));
     }
 
     /// The KV shared under a number.
-    pub fn borrow(&self, number: usize) -> Result<Lent> {
-        match self.lent.iter().find(|(lender, ..)| *lender == number) {
-            Some((_, lent)) => lent.share(),
-            None => Err(mlx_ffi::Error::new(format!("layer {number} lends nothing"))),
+    pub fn shared_kv(&self, number: usize) -> Result<SharedKv> {
+        match self.shared.iter().find(|(owner, ..)| *owner == number) {
+            Some((_, shared)) => shared.share(),
+            None => Err(mlx_ffi::Error::new(format!("layer {number} shares no keys"))),
         }
     }
 

@@ -80,8 +80,8 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
             ..AttentionParts::PLAIN
         };
         let attention = shape.attention(&w.at("self_attn"), Some(rope), parts)?;
-        let borrows = matches!(sharing[index], Sharing::Borrows(_));
-        let mlp = shape.mlp_of(&w.at("mlp"), if borrows { wide } else { inner }, act, false)?;
+        let reuses = matches!(sharing[index], Sharing::Reuses(_));
+        let mlp = shape.mlp_of(&w.at("mlp"), if reuses { wide } else { inner }, act, false)?;
         let mlp = match &mixture {
             None => mlp.into(),
             Some(mixture) => mixture.beside(mlp, shape, w, act)?,

@@ -136,8 +136,8 @@ impl Shape {
         let rope = rope.map(|rope| Ok::<_, Error>(Rope::new(self.rotary_dims(rope)?, rope)?));
         let rope = rope.transpose()?;
         let (hidden, bias) = (self.hidden_size, parts.qkv_bias);
-        let borrows = matches!(parts.sharing, Sharing::Borrows(_));
-        let qkv = if borrows {
+        let reuses = matches!(parts.sharing, Sharing::Reuses(_));
+        let qkv = if reuses {
             // transformers makes and saves them all the same.
             w.ignore_modules(&["k_proj", "v_proj", parts.norm_names[1]]);
             Qkv::Queries(w.linear("q_proj", hidden, q_dim, bias)?)
@@ -182,7 +182,7 @@ impl Shape {
         let norms = |q, k| Ok::<_, Error>((self.norm(w, q_name, q)?, self.norm(w, k_name, k)?));
         let qk_norms = match parts.qk_norms {
             NormSpan::None => QkNorms::None,
-            _ if borrows => QkNorms::Queries { q_norm: self.norm(w, q_name, self.head_dim)? },
+            _ if reuses => QkNorms::Queries { q_norm: self.norm(w, q_name, self.head_dim)? },
             NormSpan::Head => {
                 let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
                 QkNorms::Heads { q_norm, k_norm }
@@ -196,7 +196,7 @@ impl Shape {
                 QkNorms::Projections { q_norm, k_norm }
             }
         };
-        let has_own_values = parts.values != Values::Plain && !borrows;
+        let has_own_values = parts.values != Values::Plain && !reuses;
         let v_norm = has_own_values.then(|| self.plain_norm(w, self.head_dim)).transpose()?;
         Ok(Attention {
             config: AttentionConfig {
@@ -260,19 +260,19 @@ pub(crate) fn sharing(windows: &[Option<i32>], borrowing: i32) -> Result<Vec<Sha
         ))
     })?;
     let mut sharing = vec![Sharing::Own; windows.len()];
-    // transformers lets all layers have their own where none is left to lend.
+    // transformers lets all layers have their own where none is left to share.
     if owners == 0 {
         return Ok(sharing);
     }
     for layer in owners..windows.len() {
         let kind = windows[layer];
-        let lender = windows[..owners].iter().rposition(|other| *other == kind).ok_or_else(|| {
+        let owner = windows[..owners].iter().rposition(|other| *other == kind).ok_or_else(|| {
             Error::model(format!(
                 "config.json: `num_kv_shared_layers` is {borrowing}, but no layer before these is of the kind of layer {layer}"
             ))
         })?;
-        sharing[lender] = Sharing::Lends(lender);
-        sharing[layer] = Sharing::Borrows(lender);
+        sharing[owner] = Sharing::Shares(owner);
+        sharing[layer] = Sharing::Reuses(owner);
     }
     Ok(sharing)
 }

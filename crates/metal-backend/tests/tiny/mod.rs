@@ -282,7 +282,7 @@ impl Checkpoint {
         checkpoint
     }
 
-    /// Gemma 4 of five layers with an input of their own, of which the last two borrow the keys of
+    /// Gemma 4 of five layers with an input of their own, of which the last two reuse the keys of
     /// the third and of the second.
     pub fn lending() -> Checkpoint {
         let (hidden, inner, layers, size) = (16, 24, 5, 4);

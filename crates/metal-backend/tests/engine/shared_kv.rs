@@ -32,11 +32,11 @@ fn who_borrows_shows_the_lenders_keys() {
         let options = InspectOptions { weights: true, ..Default::default() };
         let seen = inspector.inspect_attention(&Prompt::Ids(prompt(1, 40)), &options).unwrap();
         assert_eq!(seen.layers.len(), 5);
-        for (lender, borrower) in [(2, 3), (1, 4)] {
-            let [lent, borrowed] = [lender, borrower].map(|layer| &seen.layers[layer]);
-            assert_eq!(lent.keys, borrowed.keys);
-            assert_ne!(lent.queries, borrowed.queries);
-            assert_ne!(lent.weights, borrowed.weights);
+        for (owner, reuser) in [(2, 3), (1, 4)] {
+            let [shared, reused] = [owner, reuser].map(|layer| &seen.layers[layer]);
+            assert_eq!(shared.keys, reused.keys);
+            assert_ne!(shared.queries, reused.queries);
+            assert_ne!(shared.weights, reused.weights);
         }
         assert_ne!(seen.layers[0].keys, seen.layers[2].keys);
     }

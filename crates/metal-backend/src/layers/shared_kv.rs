@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
-use super::positions::Lent;
+use super::positions::SharedKv;
 use super::{Attention, Fusion, Positions, Sharing};
 use crate::cache::{Slot, View, Visible};
 use crate::kernels::Columns;
@@ -10,23 +10,23 @@ use crate::kernels::Columns;
 impl Attention {
     /// `x`, `[b, l, hidden_size]`, as queries over the shared KV of an earlier layer of the same
     /// pass.
-    pub fn borrowed(
+    pub fn mix_shared(
         &self,
         x: &Array,
         fusion: Fusion<'_>,
         positions: &mut Positions,
     ) -> Result<Array> {
-        let Sharing::Borrows(lender) = self.config.sharing else {
+        let Sharing::Reuses(owner) = self.config.sharing else {
             return Err(mlx_ffi::Error::new("a layer with keys of its own has no cache"));
         };
         let (q, _) = self.qkv.forward(x, fusion)?;
-        let (view, k) = match positions.borrow(lender)? {
-            Lent::Slot(slot) if self.borrows_steps(q.of.dtype(), positions) => {
+        let (view, k) = match positions.shared_kv(owner)? {
+            SharedKv::Slot(slot) if self.steps_over_shared(q.of.dtype(), positions) => {
                 let out = self.borrowed_step(&q, &slot, positions)?;
                 return self.o_proj.forward_fused(&out, fusion.only_epilogue());
             }
-            Lent::Slot(slot) => seen_in(&slot, self.config.window)?,
-            Lent::View(view, k) => (view, k),
+            SharedKv::Slot(slot) => seen_in(&slot, self.config.window)?,
+            SharedKv::View(view, k) => (view, k),
         };
         let (q_norm, _) = self.qk_norms.heads();
         let q = self.turned(&q, q_norm, positions)?;
@@ -36,7 +36,7 @@ impl Attention {
 
     /// Returns true when one operation does all of a step in `dtype` between the projections, for
     /// one position of each row. The step of the layer that shares its KV must be one too.
-    pub fn borrows_steps(&self, dtype: Dtype, positions: &mut Positions) -> bool {
+    pub fn steps_over_shared(&self, dtype: Dtype, positions: &mut Positions) -> bool {
         self.steps_on_cuda(dtype) && self.is_fusible(dtype, positions)
     }
 
