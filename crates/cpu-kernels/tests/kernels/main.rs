@@ -14,3 +14,14 @@ mod rows;
 mod scan;
 mod step;
 mod words;
+
+// The library's own tests, here so that all its kernels need not be compiled once more for them.
+#[allow(dead_code, unsafe_code, reason = "the library uses all of it")]
+#[path = "../../src/activation.rs"]
+mod activation;
+#[allow(dead_code, unsafe_code, reason = "the library uses all of it")]
+#[path = "../../src/functions.rs"]
+mod functions;
+#[allow(dead_code, unsafe_code, reason = "the library uses all of it")]
+#[path = "../../src/pool.rs"]
+mod pool;

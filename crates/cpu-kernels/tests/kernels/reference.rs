@@ -1,6 +1,6 @@
 //! Every kernel against a plain product in f64, under every level of this processor.
 
-use super::plain::{Case, Kind, all_kinds};
+use super::plain::{self, Case, Kind, all_kinds};
 use cpu_kernels::{
     Dtype, Error, Level, Packing, Problem, Weights, matmul, matmul_at, unpack, unpack_at,
 };
