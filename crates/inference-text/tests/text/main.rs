@@ -1,7 +1,6 @@
 //! Tokenizers, templates, constraints and answers, by files and by goldens.
 #![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
-mod bounds;
 mod detokenizer;
 mod files;
 mod formats;

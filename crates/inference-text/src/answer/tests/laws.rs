@@ -332,7 +332,7 @@ proptest! {
     }
 }
 
-/// A parser that looked at the same text again and again would take hours for these.
+/// A parser that looked at the same text again and again would take many minutes for these.
 #[test]
 fn hostile_answers_take_linear_time() {
     let units = [
@@ -377,7 +377,7 @@ fn hostile_answers_take_linear_time() {
         "[weather(a=\"\"\"",
     ];
     for unit in units {
-        let text = unit.repeat((1 << 16) / unit.len());
+        let text = unit.repeat((1 << 14) / unit.len());
         let both = |family| [(family, ""), (family, "<think>")];
         for (family, prompt) in FAMILIES.into_iter().flat_map(both) {
             let at_once = parse(family, prompt, [text.as_str()]);

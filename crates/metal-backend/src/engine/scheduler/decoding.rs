@@ -199,7 +199,7 @@ impl Scheduler<'_> {
     }
 
     /// The batch with the most rows of those that can take their step in a pass of prompts.
-    pub(super) fn batch_to_join(&mut self) -> Option<usize> {
+    pub(super) fn batch_for_pass(&mut self) -> Option<usize> {
         if !self.served.mixes() || self.dispatcher.cannot_mix() {
             return None;
         }

@@ -127,7 +127,7 @@ impl Scheduler<'_> {
     /// unless these are `awaited` already. Then the next ones are queued behind it.
     pub(super) fn prefill(&mut self, awaited: bool) {
         let Served { model, chunk, budget, .. } = self.served;
-        let batch = self.batch_to_join();
+        let batch = self.batch_for_pass();
         if budget.chunk_work() > self.memory().room() {
             // What passes leave for later ones is in the way.
             self.dispatcher.forget();

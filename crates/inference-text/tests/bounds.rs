@@ -1,4 +1,5 @@
 //! Templates that run, grow or nest without end are errors, and take no memory worth mention.
+#![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
 use inference_text::{ChatTemplate, LocalTime, TextError};
 use serde_json::{Map, Value, json};
