@@ -24,10 +24,11 @@ impl MlxModel {
         let chat = self.render_chat(&[Message::user(TEXT)], &ChatOptions::default());
         let prompts = [Some(TEXT.into()), chat.ok().map(|chat| chat.prompt())];
         let options = ClassifyOptions { labels: vec!["a".into()], ..ClassifyOptions::default() };
+        // Behind the phase in which it was met.
         let fault = not_numbers().to_string();
         for prompt in prompts.iter().flatten() {
             match self.classify(std::slice::from_ref::<Prompt>(prompt), &options) {
-                Err(Error::Engine(reason)) if reason == fault => {
+                Err(Error::Engine(reason)) if reason.ends_with(&fault) => {
                     return Err(Error::InvalidOption {
                         option: "dtype",
                         reason: "the model's activations leave the range of f16, so that its \
