@@ -11,7 +11,7 @@ HERE = Path(__file__).parent / "seeds"
 def put(target, name, data):
     path = HERE / target / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    path.write_bytes((data + "\n").encode() if isinstance(data, str) else data)
 
 
 def chunk(name, data):

@@ -52,6 +52,11 @@ const ARROWS: &[Arrows] = &[
         uses: &["inference-core", "inference-text", "metal-backend", "ml", "mlx-ffi"],
         build: &["mlx-build"],
     },
+    Arrows {
+        name: "fuzz",
+        uses: &["fake-model", "inference-core", "inference-server", "inference-text", "pictures"],
+        build: &[],
+    },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
     Arrows {

@@ -1,5 +1,5 @@
-//! The form of comments. A doc comment stands alone, since a reader of the reference or of a hover text sees no
-//! neighbours, and begins with a noun phrase or a verb.
+//! The form of comments. A doc comment stands alone, since a reader of the reference or of a hover
+//! text sees no neighbours, and begins with a noun phrase or a verb.
 
 use super::lexer::{self, Line};
 use super::violation::Violation;
@@ -25,12 +25,15 @@ pub fn check(files: &[File]) -> Vec<Violation> {
 /// The faults of one file's comments.
 fn faults(file: &File) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut goes_on = false;
+    let (mut goes_on, mut in_code) = (false, false);
     let lines = lexer::lines(&file.text);
     for (index, (line, whole)) in lines.iter().zip(file.text.lines()).enumerate() {
         let text = doc_text(line);
+        in_code ^= text.is_some_and(|text| text.starts_with("```"));
         let begin = text.filter(|_| !goes_on).and_then(begin_fault);
-        let reasons = begin.into_iter().chain(width_fault(line, whole));
+        let is_prose = !in_code && !text.is_some_and(|text| text.starts_with('|'));
+        let width = is_prose.then(|| width_fault(line, whole)).flatten();
+        let reasons = begin.into_iter().chain(width);
         found.extend(reasons.map(|reason| Violation::new(&file.path, index + 1, reason)));
         goes_on = text.is_some();
     }
@@ -48,7 +51,8 @@ fn begin_fault(text: &str) -> Option<String> {
     Some(format!("a doc comment begins with `{begin}`; {remedy}"))
 }
 
-/// The fault of a line that is a comment and too wide. A word alone may be wider, such as an address.
+/// The fault of a line that is a comment and too wide. A word alone may be wider, such as an
+/// address.
 fn width_fault(line: &Line, whole: &str) -> Option<String> {
     let columns = whole.chars().count();
     let is_comment = line.code.trim().is_empty() && !line.comment.is_empty();
@@ -88,6 +92,9 @@ mod tests {
         Tree::new().with("a.rs", &wide).expect(&[("a.rs:3", "columns")]);
         let address = format!("//! A.\n\n// <https://{}>\nfn a() {{}}\n", "a".repeat(120));
         Tree::new().with("a.rs", &address).expect(&[]);
+        let words = "word ".repeat(25);
+        let code = format!("//! A.\n//! ```\n//! {words}\n//! ```\n//! | {words} |\n");
+        Tree::new().with("a.rs", &code).expect(&[]);
     }
 
     #[test]

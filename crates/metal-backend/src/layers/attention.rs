@@ -178,8 +178,7 @@ impl Attention {
         Ok(Columns::all(ops::reshape(&norm.forward(&heads)?, &[b, l, values])?))
     }
 
-    /// Queries `[b, n_heads, l, d]` over keys and values, of which `k` are the last ones:
-    /// `[b, l, n_heads * d]`. One who observes the pass is told.
+    /// The result of [`attended`](Self::attended), seen by observers; `k` are the last keys.
     pub(super) fn observed(
         &self,
         q: &Array,
@@ -225,8 +224,8 @@ impl Attention {
         }
     }
 
-    /// The slot in the cache for `l` positions of each row, where there are several and kernels of
-    /// our own for all that such a chunk in `dtype` does up to the output projection.
+    /// The cache slot for `l` positions of each row, where our kernels do all of such a chunk
+    /// in `dtype` up to the output projection.
     pub fn chunk_slot(
         &self,
         dtype: Dtype,

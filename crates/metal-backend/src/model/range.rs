@@ -1,4 +1,4 @@
-//! Whether a model can be computed in f16.
+//! The check that a model's activations stay in the range of f16.
 
 use inference_core::{
     ChatOptions, ClassifyOptions, Dtype, Error, LoadOptions, Message, Prompt, Result, TextModel,
@@ -7,13 +7,14 @@ use inference_core::{
 use super::MlxModel;
 use crate::error::not_numbers;
 
-/// Read once as it is and once as a chat: the largest activations stand at special tokens and at a prompt's beginning.
+/// Read once as it is and once as a chat: the largest activations stand at special tokens and at a
+/// prompt's beginning.
 const TEXT: &str =
     "The quick brown fox jumps over the lazy dog.\n\n1 + 1 = 2; größer, 狐狸, \u{1f98a}";
 
 impl MlxModel {
-    /// Refuses f16 for a model whose activations leave its range. Only short prompts are tried: longer ones that leave it
-    /// are errors of their requests.
+    /// Refuses f16 for a model whose activations leave its range. Only short prompts are tried:
+    /// longer ones that leave it are errors of their requests.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
