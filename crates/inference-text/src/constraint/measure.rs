@@ -46,7 +46,7 @@ pub(super) fn check_regex(what: &str, regex: &str) -> Result<()> {
 struct Part {
     /// The most positions at once of a text that enters the part at one time alone.
     once: u64,
-    /// The most positions of a text that may enter it at any time, beside those that it has already.
+    /// Most positions of a text that may enter it at any time, beside those that it already has.
     often: u64,
     /// Ranges of characters.
     ranges: u64,
