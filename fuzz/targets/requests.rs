@@ -50,7 +50,8 @@ fn server() -> &'static Running {
         let seen = Arc::clone(&fake.seen);
         let (told, address) = mpsc::channel();
         thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
             runtime.expect("a runtime").block_on(async move {
                 let config = Config {
                     listen: ([127, 0, 0, 1], 0).into(),
