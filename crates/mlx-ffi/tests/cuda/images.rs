@@ -1,6 +1,7 @@
 //! Images of kernels on disk: what a process leaves there, and what the next one does with it.
 //!
 //! The processes are this program once more, told by the environment to compute a product.
+#![allow(clippy::unwrap_used, reason = "a test ends where its setting fails")]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
