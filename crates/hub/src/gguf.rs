@@ -97,7 +97,7 @@ pub fn chosen<'a>(
 
 /// The label of a model's file: the end of its name, such as `Q4_K_M`.
 ///
-/// It is the path without `.gguf` where the end means others too, or models are more than 200.
+/// It is the path without `.gguf` where the end means others too, or there are over 200 models.
 fn label(stem: &str, models: &BTreeMap<&str, Vec<&str>>) -> String {
     let end = stem.rsplit(['-', '.', '/']).next().unwrap_or(stem);
     let small = end.to_ascii_lowercase();

@@ -123,7 +123,7 @@ impl PlainPipeline {
         })
     }
 
-    /// Returns true when normalization can make a control token of text that does not hold it.
+    /// Returns true when normalization can turn text without a control token into one.
     pub fn is_ambiguous(&self, tokenizer: &tokenizers::Tokenizer) -> bool {
         let mut tokens = self.found.iter().zip(&self.is_control);
         let normalized = tokens.any(|((_, token), is_control)| *is_control && token.normalized);

@@ -369,9 +369,8 @@ impl Sampler {
     }
 }
 
-/// Returns true when draws by `options` are the most likely ids.
-/// They are by the temperature, or since a filter leaves nothing else. Of ids that are as likely,
-/// the first one is taken then.
+/// Returns true when draws by `options` are the most likely ids: because of the temperature, or
+/// since a filter leaves nothing else. Of equally likely ids, the first one is taken then.
 pub(crate) fn is_greedy(options: &GenerateOptions) -> bool {
     let leaves_one = options.top_p.is_some_and(|p| p <= 0.0)
         || options.min_p.is_some_and(|p| p >= 1.0)

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Shared by all that evaluate, and held alone by whoever waits for all of a device.
 static EVALUATIONS: RwLock<()> = RwLock::new(());
 
-/// Set once a thread of the process has used a CUDA device: other processes need no turns.
+/// Set once a thread of the process has used a CUDA device. A process without one needs no turns.
 static IS_CUDA: AtomicBool = AtomicBool::new(false);
 
 /// Takes note that a CUDA device is used from now on.

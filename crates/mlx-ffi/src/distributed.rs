@@ -303,7 +303,7 @@ impl Group {
         })
     }
 
-    /// Receives from another rank what it sends, which must be of this shape and type.
+    /// Receives what another rank sends, which must be of this shape and type.
     ///
     /// # Errors
     /// A rank that is not there, or this one; a stream of the GPU.

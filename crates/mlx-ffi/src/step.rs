@@ -1,6 +1,6 @@
-//! Attention for new positions of each row of a batch. One position is one operation,
+//! Attention for new positions of each row of a batch. For one position it is one operation,
 //! [`cpu::step_attention`](crate::cpu::step_attention) or
-//! [`cuda::step_attention`](crate::cuda::step_attention). Several are two, by
+//! [`cuda::step_attention`](crate::cuda::step_attention). For several it is two, by
 //! [`cuda::chunk_attention`](crate::cuda::chunk_attention).
 
 use crate::{Array, Dtype, Error, Result, ops};

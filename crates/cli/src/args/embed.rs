@@ -85,7 +85,7 @@ pub struct RerankArgs {
         help_heading = "Text"
     )]
     pub file: Option<PathBuf>,
-    /// Task that makes a document fit, for models that take one [default: the model's own]
+    /// Task that says which documents fit, for models that take one [default: the model's own]
     #[arg(long, value_name = "TEXT", help_heading = "Text")]
     pub instruction: Option<String>,
     /// Part that a document loses in a pair of too many tokens: none (it is refused), end or start

@@ -5,7 +5,7 @@ use crate::functions::{exp, tanh};
 /// Lanes of a sum.
 const LANES: usize = 16;
 
-/// Scale, softcap and sink of scores, applied before the softmax.
+/// Scale and softcap of scores, applied before the softmax, and the sink that takes part in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) scale: f32,

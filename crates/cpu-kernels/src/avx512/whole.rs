@@ -39,7 +39,8 @@ struct Scratch {
     totals: Vec<f32>,
 }
 
-/// Returns true when this file computes `task`: by what a head is, not by how many there are.
+/// Returns true when this file computes `task`. That depends on what a head is, not on how many
+/// there are.
 pub(crate) fn fits(task: &Attention<'_>) -> bool {
     let Attention { dtype, n_heads, n_kv_heads, l, n, d, dv, .. } = *task;
     let sees_all = !task.causal && task.window.is_none_or(|window| window >= n);

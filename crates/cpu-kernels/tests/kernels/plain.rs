@@ -265,7 +265,8 @@ impl Case {
         values.chunks(size.min(64)).flat_map(round).collect()
     }
 
-    /// The most that each value of row `row` of x loses as 16 bits with its group's scale.
+    /// The most that each value of row `row` of x loses as a whole number of 16 bits with its
+    /// group's scale.
     fn lost_of_x(&self, row: usize) -> Vec<f64> {
         let x = &self.x[1 + row * self.k * self.dtype.size()..];
         let values: Vec<f32> = (0..self.k).map(|j| load(self.dtype, x, j)).collect();

@@ -1,4 +1,4 @@
-//! Models that the hub refuses, or must not be asked for, with the remedy.
+//! Pulls that the hub refuses, or that must not be carried out, each with the remedy.
 
 use fake_hub::Fault;
 use serde_json::json;

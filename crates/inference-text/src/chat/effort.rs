@@ -5,7 +5,7 @@ use inference_core::{ChatOptions, Message, TextModel, Value};
 /// The way in which a chat template takes the request's `reasoning_effort`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
-    /// Nothing.
+    /// The template does not take it.
     #[default]
     Unknown,
     /// It can be told not to think (`enable_thinking`).

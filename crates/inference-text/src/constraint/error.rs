@@ -7,7 +7,7 @@ use inference_core::Error;
 /// Characters of an error; the library repeats what it was given.
 const MAX_REASON: usize = 500;
 
-/// The library's words before a schema's fault in a grammar. Behind it comes the grammar.
+/// The library's words before a schema's fault in a grammar. The grammar follows the fault.
 const IN_GRAMMAR: &str = "failed to compile JSON schema: ";
 
 /// The library's words before a regular expression of a grammar.

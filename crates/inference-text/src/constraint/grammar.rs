@@ -1,4 +1,4 @@
-//! Prepares a Lark grammar for the library: its schemas are held to what schemas are held to.
+//! Prepares a Lark grammar for the library: its schemas are checked as those outside of grammars.
 
 use inference_core::Result;
 use serde_json::Value as Json;

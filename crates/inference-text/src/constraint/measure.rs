@@ -6,7 +6,8 @@ use regex_syntax::ast::{Ast, ClassSet, ClassSetItem, RepetitionKind, RepetitionR
 
 use super::error::invalid;
 
-/// Positions at once of a text in an expression. Each costs some 0.1 µs and 10 bytes a step.
+/// Positions in an expression that a text can have at once. Each costs some 0.1 µs and 10 bytes a
+/// step.
 const MAX_PLACES: u64 = 20_000;
 /// Ranges of characters in all classes of an expression: each takes some 100 bytes.
 const MAX_RANGES: u64 = 200_000;
@@ -44,9 +45,9 @@ pub(super) fn check_regex(what: &str, regex: &str) -> Result<()> {
 
 /// The cost of a part of an expression.
 struct Part {
-    /// The most positions at once of a text that enters the part at one time alone.
+    /// The most positions that a text has at once, where it enters the part at one time alone.
     once: u64,
-    /// Most positions of a text that may enter it at any time, beside those that it already has.
+    /// The most where it may enter the part at any time, beside the positions that it already has.
     often: u64,
     /// Ranges of characters.
     ranges: u64,

@@ -102,7 +102,7 @@ impl Shards {
     /// Writes one tensor at its place.
     ///
     /// # Errors
-    /// Errors of computing it; a tensor of another size than was planned; those of the disk.
+    /// Errors from computing it; a tensor of another size than was planned; those of the disk.
     pub fn write(&self, folder: &Path, name: &str, array: &Array) -> Result<()> {
         let &(file, offset, bytes) = self
             .places

@@ -19,7 +19,7 @@ use crate::load::mlx_dtype;
 use crate::models;
 use crate::weights::{Checkpoint, Totals, Weights};
 
-/// The opened files of a model: configs and headers, of which it can be built.
+/// The opened files of a model: configs and headers, from which it can be built.
 pub(super) struct Opened {
     pub recipe: Recipe,
     pub config: Config,

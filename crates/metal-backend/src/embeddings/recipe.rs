@@ -1,4 +1,5 @@
-//! How vectors and scores are made by a model's files: sentence-transformers' modules and prompts.
+//! How vectors and scores are made, as a model's own files state it: sentence-transformers' modules
+//! and prompts.
 
 use std::path::Path;
 

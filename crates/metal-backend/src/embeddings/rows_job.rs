@@ -1,4 +1,4 @@
-//! The job of an embedding model's thread: computes vectors or logits of rows in batches.
+//! The job of an embedding model's thread: computes vectors or logits from rows in batches.
 
 use std::sync::mpsc::Sender;
 
@@ -9,7 +9,7 @@ use super::network::Network;
 use super::tokens::Row;
 use crate::engine::Turn;
 
-/// The kind of result that is computed of rows.
+/// The kind of result that is computed from rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// A vector of each, pooled so.

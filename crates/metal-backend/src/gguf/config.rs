@@ -1,4 +1,4 @@
-//! The `config.json` that is made of a file's metadata.
+//! The `config.json` that is made from a file's metadata.
 
 use std::collections::BTreeMap;
 

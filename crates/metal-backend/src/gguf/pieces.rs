@@ -24,7 +24,7 @@ pub(crate) struct GgufTensor {
     pub name: String,
     pub dtype: Dtype,
     pub shape: Vec<i32>,
-    /// Its first byte, as if all tensors lay one behind the other.
+    /// The place of its first byte, as if all tensors lay one behind the other.
     pub start: u64,
     pub bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! The `tokenizer.json` and `tokenizer_config.json` that are made of a file's metadata.
+//! The `tokenizer.json` and `tokenizer_config.json` that are made from a file's metadata.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

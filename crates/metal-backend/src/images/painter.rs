@@ -140,7 +140,8 @@ impl Painter {
         Ok(())
     }
 
-    /// Decides where the picture is decoded in tiles. Frees kept components that leave no room.
+    /// Decides where the picture is decoded in tiles. Where kept components leave no room, frees
+    /// them and keeps none from then on.
     ///
     /// # Errors
     /// A picture that does not fit the memory, with the numbers.

@@ -54,7 +54,7 @@ struct Stream {
     down: Linear,
 }
 
-/// The inputs of a prompt and of the pictures' sizes that all steps share.
+/// The inputs that all steps share, made from a prompt and the pictures' sizes.
 #[derive(Debug)]
 pub(super) struct QwenPrepared {
     /// `[1, ids, dim]`.
@@ -180,8 +180,8 @@ impl QwenImage {
         self.text_norm.weight.dtype()
     }
 
-    /// Prepares the inputs that all steps share, of `text`, `[1, ids, size]`. `grids` are the rows
-    /// and columns of the pictures' patches, the one that is made first.
+    /// Prepares the inputs that all steps share, from `text`, `[1, ids, size]`. `grids` are the
+    /// rows and columns of the pictures' patches, the one that is made first.
     ///
     /// # Errors
     /// More ids than the model has positions; those of MLX.

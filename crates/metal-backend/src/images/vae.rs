@@ -100,7 +100,7 @@ fn blended(before: &Array, tile: &Array, extent: i32, axis: i32) -> Result<Array
 /// Colours from -1 to 1 as bytes, rounded as numpy does.
 ///
 /// # Errors
-/// Errors of computing them; colours that are no numbers.
+/// Errors from computing them; colours that are no numbers.
 pub(super) fn picture(colours: &Array) -> crate::error::Result<Picture> {
     let [_, height, width, _] = colours.dims::<4>()?;
     let values = ops::astype(colours, Dtype::F32)?.to_vec_f32()?;

@@ -62,7 +62,7 @@ struct Attention {
     kernels: Kernels,
 }
 
-/// The inputs of a caption and of a picture's size that all steps share.
+/// The inputs that all steps share, made from a caption and a picture's size.
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// The refined caption, `[1, caption, dim]`.

@@ -154,7 +154,8 @@ impl Adapter {
         *self.missing.borrow_mut() = target.map(|target| (target.clone(), path.to_owned()));
     }
 
-    /// Checks that a copy of the base's weight of the module `path` is as large as the model's.
+    /// Checks that the base's own weight of the module `path`, where the file has a copy of it, is
+    /// as large as the model's.
     fn check_copy(&self, path: &str, shape: &[i32]) -> Result<()> {
         let Some(copy) = self.copies.borrow_mut().remove(inner(path)) else { return Ok(()) };
         let found = &copy.header.shape;

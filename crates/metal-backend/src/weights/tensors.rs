@@ -47,7 +47,7 @@ pub(crate) struct Weights {
     prefix: String,
     /// This rank's parts of modules below, by the last part of their names.
     cuts: Rc<Vec<(&'static str, Cut)>>,
-    /// The part of the model below.
+    /// The part of the model that lies below.
     part: ModelPart,
     /// Tensors that are stored as F32 stay so.
     keeps_f32: bool,
@@ -199,7 +199,7 @@ impl Weights {
         self.shared.left.borrow().contains_key(&self.name(name))
     }
 
-    /// Compares the tensor `name` and the one below `other` by [`ModelFiles::look_alike`].
+    /// Returns true when the tensor `name` and `other`'s are left and [`ModelFiles::look_alike`].
     ///
     /// # Errors
     /// A file that cannot be read.

@@ -191,7 +191,7 @@ fn write_for_device(folder: &Path, source: &Source, text: &Text) -> Result<()> {
     if path.exists() { Ok(()) } else { fs::write(path, text).map_err(failed) }
 }
 
-/// A digest of `of`, for the name of a file that is made of it.
+/// A digest of `of`, for the name of a file that is made from it.
 fn digest(of: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);

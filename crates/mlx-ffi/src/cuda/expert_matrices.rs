@@ -30,7 +30,7 @@ pub enum IntoExperts<'a> {
     Same(ExpertMatrices<'a>),
 }
 
-/// The function of the gate, and of what it lets through.
+/// How a gate acts on what it lets through.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpertGate {
     /// It is activated.

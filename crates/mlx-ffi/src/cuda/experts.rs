@@ -167,7 +167,7 @@ impl Chosen<'_> {
     }
 }
 
-/// Returns true when [`experts`] supports `x`, `[…, in]`, and `network`, with so many choices of
+/// Returns true when [`experts`] supports `x`, `[…, in]`, and `network`, with so many choices for
 /// each row. `has_norm`: after a norm.
 pub fn takes_experts(x: &Array, network: &ExpertNetwork<'_>, choices: i32, has_norm: bool) -> bool {
     let Some(forms @ [into, _]) = network.forms(x.dtype()) else { return false };

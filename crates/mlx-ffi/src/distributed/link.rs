@@ -91,7 +91,7 @@ impl Greeting {
         Some(Greeting { purpose, rank, size, group, digest })
     }
 
-    /// Checks that another rank fits to `own`.
+    /// Checks that another rank fits `own`.
     fn check(&self, own: &Greeting) -> Result<()> {
         let (own_rank, rank) = (own.rank, self.rank);
         if self.size != own.size {

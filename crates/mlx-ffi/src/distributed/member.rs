@@ -13,7 +13,7 @@ pub struct Member {
     /// A number that the ranks of this group have alone, so that others on the same addresses are
     /// told apart. 0: none.
     pub group: u64,
-    /// Equal in all ranks, such as the digest of the model's files.
+    /// Bytes that must be equal in all ranks, such as the digest of the model's files.
     pub digest: [u8; 32],
     /// The devices that hold the values of ranks.
     pub between: Between,

@@ -23,7 +23,7 @@ fn member(addresses: &[SocketAddr], rank: usize) -> Member {
     Member { rank, addresses, group: 5, digest: [7; 32], between, limits }
 }
 
-/// Computes in each rank of a group; the results are in the order of ranks.
+/// Runs `compute` in each rank of a group; the results are in the order of ranks.
 fn of_all<T: Send>(size: usize, compute: impl Fn(Group) -> T + Sync) -> Vec<T> {
     let (addresses, compute) = (addresses(size), &compute);
     thread::scope(|scope| {

@@ -134,7 +134,7 @@ impl Preflight {
     }
 }
 
-/// A request that passed all checks.
+/// The kind of a request that passed its checks. A preflight needs no key.
 enum Passed {
     Preflight,
     Request,

@@ -27,7 +27,7 @@ pub struct Asked {
     pub per_prompt: usize,
     /// The most tokens of a prompt with its answer, where the request says.
     pub context: Option<usize>,
-    /// In events, or whole.
+    /// The delivery of the answers: in events, or whole.
     pub delivery: Delivery,
     /// The request's fields for options of the contract, for errors about them.
     pub names: Names,

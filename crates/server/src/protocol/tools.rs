@@ -1,4 +1,4 @@
-//! Fields that the tools of all protocols have: names, arguments of calls, and unsupported wishes.
+//! Parts that the tools of all protocols share: names, arguments of calls, and refused options.
 
 use serde_json::{Map, Value as Json};
 

@@ -43,7 +43,7 @@ impl Tokens {
 /// An answer's need of further tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It does.
+    /// It needs more.
     More,
     /// It has all that it may say.
     Nothing,

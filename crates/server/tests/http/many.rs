@@ -33,7 +33,7 @@ struct Loads {
     failure: Mutex<Option<Error>>,
     /// Each load panics.
     panics: AtomicBool,
-    /// The state of each model's last load.
+    /// The record of each model, as it was loaded last.
     seen: Mutex<BTreeMap<usize, Arc<Seen>>>,
 }
 

@@ -7,12 +7,12 @@ use std::fs;
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 /// The network that NCCL greets other ranks over.
 const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
-/// Lets NCCL sum in the switch between GPUs.
+/// Says whether NCCL sums in the switch between GPUs.
 const MULTICAST: &str = "NCCL_NVLS_ENABLE";
-/// Lets NCCL open buffers of repeated steps to other ranks.
+/// Says whether NCCL opens buffers of repeated steps to other ranks.
 const REGISTER: &str = "NCCL_GRAPH_REGISTER";
 
-/// Prepares NCCL for sums inside and outside of repeated steps at once.
+/// Says whether NCCL prepares for sums inside and outside of repeated steps at once.
 const MIXING: &str = "NCCL_GRAPH_MIXING_SUPPORT";
 
 /// The GPUs of this host that its ranks have.

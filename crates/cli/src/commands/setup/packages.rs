@@ -70,7 +70,7 @@ pub fn link(installed: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a `folder` that lacks a package, or one in the release that this program works with.
+/// Refuses a `folder` that lacks a package, or has another release of MLX than this program needs.
 fn complete(folder: &Path) -> Result<()> {
     let of_release = format!("mlx_cuda_13-{}.dist-info", cuda::MLX);
     let files = [of_release.as_str(), "mlx/lib/libmlx.so"];

@@ -105,8 +105,8 @@ fn turns(experts: i32, rows: i32) -> mlx_ffi::Result<Indices> {
     Indices::from_u32(&turns, &[rows, 1])
 }
 
-/// The values that weights stand for, in the host's memory, multiplied by code of its own.
-/// On CUDA they need no library, which takes a tenth of a second to load in each process.
+/// The values that weights stand for, in the host's memory, for products by code of this file.
+/// On CUDA these need no library, which takes a tenth of a second to load in each process.
 struct Plain {
     /// The rows of each expert in turn, of `columns` values.
     values: Vec<f32>,

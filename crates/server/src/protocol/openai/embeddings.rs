@@ -64,7 +64,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     Ok(json_response(StatusCode::OK, &answer(&name, &made, is_base64)))
 }
 
-/// Takes the field `truncate`: the end at which long texts are cut.
+/// Takes the field `truncate`: the end at which long texts are cut, if they are.
 ///
 /// # Errors
 /// A value that is none.

@@ -35,9 +35,9 @@ pub struct Sampling {
 /// The usage in a stream's last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageEvent {
-    /// It does.
+    /// The event has it.
     Told,
-    /// There is none.
+    /// The event does not have it.
     Untold,
 }
 

@@ -246,7 +246,7 @@ pub const COMPLETIONS: &[Field] = &[
     refused("suffix", &["\"\""], "the model does not fill in"),
 ];
 
-/// The field `truncate`: the end at which long texts are cut.
+/// The field `truncate`: the end at which long texts are cut, if they are.
 pub const TRUNCATE: Field = honoured(
     "truncate",
     Kind::OneOf(&["none", "end", "start"]),

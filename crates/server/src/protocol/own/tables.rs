@@ -3,7 +3,7 @@
 use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
 use crate::protocol::openai::tables::{IDS, MESSAGES, MODEL, PROMPTS, TOOLS, TRUNCATE, VARIABLES};
 
-/// Fields that the requests share which may have a conversation.
+/// Fields that all requests share that may have a conversation.
 pub const TEMPLATE: &[Field] = &[
     MODEL,
     honoured("tools", TOOLS, "Functions that the answer may call."),
