@@ -255,8 +255,8 @@ impl KvCache {
         Ok(KvCache { storage: self.storage, buffers })
     }
 
-    /// Returns true when positions of its rows can be taken back: those of a ring overwrite older
-    /// ones.
+    /// Returns true when positions of its rows can be taken back. Those of a ring cannot: they
+    /// overwrite older ones.
     pub fn can_truncate(&self) -> bool {
         matches!(self.buffers, Buffers::Slab(_))
     }

@@ -22,8 +22,8 @@ const FIRST_LAYERS: usize = 2;
 pub(super) struct Dispatcher {
     /// Knowledge of passes of few rows, and of many: their products differ.
     known: [Known; 2],
-    /// Of each: the last layer has operations that are not ours where only some of its positions
-    /// are needed.
+    /// For each of these: the last layer has operations that are not ours where only some of its
+    /// positions are needed.
     ends_by_mlx: [bool; 2],
     device: Option<mlx_ffi::Dispatcher>,
     /// Passes in which rows decode have operations that are not ours.
@@ -263,8 +263,8 @@ impl Dispatcher {
         self.cannot_mix
     }
 
-    /// Lets up to `bytes` of writes into caches stay in flight, and waits for more.
-    /// Until then, the sources of these writes are held.
+    /// Lets writes into caches stay in flight until they have more than `bytes`.
+    /// Then they are waited for. Until then, the sources of these writes are held.
     pub fn hold(&mut self, bytes: u64) {
         self.written = [0, bytes];
     }

@@ -115,7 +115,8 @@ pub(super) fn draws_of_all(
 /// The next ids of all slots, as the embedding takes them.
 #[derive(Default)]
 pub(super) struct NextIds {
-    /// Each slot's index among the ids drawn and given, in the last step that was not in order.
+    /// The index of each slot's id among those drawn and given, in the last step in which they were
+    /// not in order.
     known: Option<(Vec<u32>, Indices)>,
 }
 

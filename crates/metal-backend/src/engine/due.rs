@@ -1,4 +1,4 @@
-//! Exchanges of a pipeline's ranks that are put off: drawn ids, and the logits behind them.
+//! Exchanges of a pipeline's ranks that are put off: drawn ids, and their logits.
 //!
 //! A rank that received them at once would wait until the ranks behind have computed the step. So
 //! they are received before the next step of the same rows, while other batches pass in between.

@@ -185,7 +185,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Returns in all ranks what rank 0 decides.
-    /// The default where a rank is lost, which ends the scheduling step.
+    /// Returns the default where a rank is lost: that ends the scheduling step.
     fn agree<T>(&mut self, topic: &str, decide: impl FnOnce(&mut Self) -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned,

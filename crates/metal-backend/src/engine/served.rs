@@ -59,9 +59,9 @@ impl Served {
         self.model.stage.as_ref().map_or(1, Stage::count)
     }
 
-    /// Returns true when the first token is drawn from the prompt: `left` ids behind `done` ones.
-    /// All ids are computed then; otherwise the last id is the first step. A pipeline draws in
-    /// steps alone.
+    /// Returns true when the `left` ids of a prompt behind `done` ones are computed to the last,
+    /// from which the first token is drawn. Otherwise the last id is the first step. A pipeline
+    /// draws in steps alone.
     pub fn draws_from_prompt(&self, done: usize, left: usize) -> bool {
         let draws = match self.storage {
             // A single id is computed fastest as a step.
@@ -74,8 +74,8 @@ impl Served {
     }
 
     /// Returns true when a row that computes `first_pass` ids before its first token is of use to
-    /// other requests. Packed, only what follows a first chunk of full length is: shorter chunks
-    /// see less of their keys as they are.
+    /// other requests. If keys and values are packed, its first chunk must have full length: a
+    /// shorter one sees less of its keys as they are.
     pub fn shares(&self, first_pass: usize) -> bool {
         self.storage == Storage::Plain || first_pass >= self.chunk
     }

@@ -98,9 +98,9 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The time at which the engine's thread may end.
+/// When the engine's thread may end, if ever.
 pub(super) enum ThreadEnd {
-    /// It may.
+    /// It may end now.
     Now,
     /// MLX would use the device for it, which has failed, and end the process.
     Never,

@@ -27,7 +27,7 @@ pub(crate) struct AltUp {
     /// with it.
     pub output_scale: Option<Array>,
     pub laurel: Laurel,
-    /// Makes, of the layer's own input, a term for all streams but the first.
+    /// Makes a term of the layer's own input. All streams but the first get it.
     pub input: LayerInput,
 }
 

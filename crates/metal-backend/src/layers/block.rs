@@ -56,7 +56,7 @@ impl Stream {
         Ok(Stream { h: self.h.share()?, normed })
     }
 
-    /// Its positions at `tail`.
+    /// The stream at the positions of `tail` alone.
     pub fn at(&self, tail: &Tail) -> Result<Stream> {
         let normed = self.normed.as_ref().map(|normed| tail.of(normed)).transpose()?;
         Ok(Stream { h: tail.of(&self.h)?, normed })

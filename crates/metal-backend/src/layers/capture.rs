@@ -118,8 +118,8 @@ impl StepCapture {
         Rc::clone(&self.places)
     }
 
-    /// The inputs of the step of `pass` for the layers `own` of all, before the first of these.
-    /// `None` unless our own kernels make the step in place.
+    /// The inputs of the step of `pass`, which stands before the first of the layers `own`. `None`
+    /// unless our own kernels make the step in place.
     pub fn inputs(
         &mut self,
         layers: &[Block],

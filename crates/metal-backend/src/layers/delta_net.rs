@@ -22,7 +22,7 @@ pub(crate) struct DeltaNet {
     pub dt_bias: Array,
     /// Over each value head.
     pub norm: RmsNorm,
-    /// The gate's function on the norm's result: `Silu` (Qwen) or `Sigmoid` (Kimi).
+    /// The activation of the gate of the norm's result: `Silu` (Qwen) or `Sigmoid` (Kimi).
     pub gate: Activation,
     pub out_proj: Linear,
     /// Whose kernels compute it.

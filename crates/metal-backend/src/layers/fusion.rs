@@ -30,8 +30,8 @@ impl<'a> Fusion<'a> {
         Fusion { residual: None, in_parts: false, ..self }
     }
 
-    /// The input of the projection in place of `x`: by our own kernel if there is one, so that a
-    /// capture can hold it.
+    /// The input of the projection in place of `x`. Our own kernel makes it if there is one, so
+    /// that a capture can hold it.
     pub fn prologue(&self, x: &Array) -> Result<Array> {
         match (self.normed, self.norm) {
             (Some(normed), _) => normed.share(),

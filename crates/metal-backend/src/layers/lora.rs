@@ -21,18 +21,18 @@ pub(crate) struct Lora {
 }
 
 impl Lora {
-    /// Bytes of one row in flight through a projection's adapter.
+    /// Bytes of one row while it passes a projection's adapter.
     pub fn row_bytes(&self) -> u64 {
         adapter_row_bytes(self.sizes())
     }
 
-    /// Bytes of one row in flight through an adapter of embeddings, of which one row is taken.
+    /// Bytes of one row while it passes an adapter of embeddings, of which one row is taken.
     pub fn embedded_row_bytes(&self) -> u64 {
         let [_, rank, hidden_size] = self.sizes();
         adapter_row_bytes([0, rank, hidden_size])
     }
 
-    /// Bytes of one row in flight through an adapter of tied embeddings.
+    /// Bytes of one row while it passes an adapter of tied embeddings.
     pub fn tied_row_bytes(&self) -> u64 {
         let [vocab_size, rank, hidden_size] = self.sizes();
         adapter_row_bytes([hidden_size, rank, vocab_size])
@@ -75,7 +75,7 @@ pub(crate) struct ExpertLora {
 }
 
 impl ExpertLora {
-    /// Bytes of one row in flight through one expert's adapter.
+    /// Bytes of one row while it passes one expert's adapter.
     pub fn row_bytes(&self) -> u64 {
         let (Matrix::Dense(a), Matrix::Dense(b)) = (&self.a.matrix, &self.b.matrix) else {
             return 0;

@@ -23,8 +23,8 @@ pub(crate) struct Pass {
     pub(super) behind_layers: Vec<Array>,
     /// Exchanged with other ranks; must be evaluated although nothing here may need it.
     pub(super) exchanged: Option<Array>,
-    /// The positions whose hidden states are needed behind the last layer; `None`: all, or it is
-    /// done.
+    /// The positions whose hidden states are needed behind the last layer; `None`: all, or only
+    /// theirs are left.
     pub(super) tail: Option<Tail>,
     /// The hidden states behind the last layer of this rank, where others follow.
     pub(super) own: Option<Array>,
@@ -100,12 +100,12 @@ impl Pass {
         self.positions.decode_rows.is_some()
     }
 
-    /// The arrays that rows that decode have written, for evaluation.
+    /// The arrays that decoding rows have written, for evaluation.
     pub fn of_decode_rows(&self) -> impl Iterator<Item = &Array> {
         self.positions.decode_rows.iter().flat_map(|rows| rows.arrays())
     }
 
-    /// The arrays that later layers still need, for evaluation.
+    /// The stream, and the inputs that later layers still need, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let stream = iter::once(&self.stream.h).chain(&self.stream.normed);
         stream.chain(&self.layer_inputs).chain(self.behind_layers.iter().skip(self.layer))

@@ -257,7 +257,7 @@ impl Positions {
         known(&mut self.masks, view, l, Visible::mask)
     }
 
-    /// The keys of a view that `l` queries see, `[b or 1, 1, l, n]`; `None`: all.
+    /// True for the keys of a view that `l` queries see, `[b or 1, 1, l, n]`; `None`: all.
     pub fn seen(&mut self, view: &View, l: i32) -> Result<Option<&Array>> {
         Ok(known(&mut self.arrays, view, l, Visible::array)?.as_ref())
     }

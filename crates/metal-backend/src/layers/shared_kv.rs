@@ -50,8 +50,8 @@ impl Attention {
     }
 }
 
-/// The view of each row's position that was written into `slot`, of `window` positions, and its
-/// keys.
+/// The view of each row's new position, which was written into `slot`, of `window` positions; and
+/// the new keys.
 fn seen_in(slot: &Slot, window: Option<i32>) -> Result<(View, Array)> {
     let end = slot.at + 1;
     let first = window.map_or(0, |window| (end - window).max(0));

@@ -99,7 +99,7 @@ impl Texts {
         laid
     }
 
-    /// The position of each in its own text; behind its end, that of the last one.
+    /// For each position of the row, that in its own text; behind the text's end, its last one.
     pub fn places(&self) -> impl Iterator<Item = i32> {
         let rooms = self.lengths.iter().zip(&self.rooms);
         rooms.flat_map(|(length, room)| (0..*room).map(move |place| place.min(length - 1)))

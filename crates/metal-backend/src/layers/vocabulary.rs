@@ -14,7 +14,7 @@ pub(crate) struct OwnIds {
     ranks: Group,
     /// For each id, its row among this rank's; 0 where another rank has it: `[vocab_size]`.
     rows: Indices,
-    /// 1 for each id that this rank has, else 0: `[vocab_size, 1]`.
+    /// True for each id that this rank has: `[vocab_size, 1]`.
     are_own: Array,
 }
 

@@ -42,8 +42,8 @@ impl Attention {
         self.o_proj.forward_fused(&self.gated(out, projected.gate)?, fusion.only_epilogue())
     }
 
-    /// Attention within each text of a group, of all texts' `projected`:
-    /// `[1, l, n_heads * head_dim]`.
+    /// Attention within each text of a group, `[1, l, n_heads * head_dim]`; `projected` is of all
+    /// texts.
     fn within_group(
         &self,
         projected: &Projected,

@@ -34,14 +34,14 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// The memory that both have.
+    /// The kinds of memory that both can free.
     pub fn of(self, other: Spare) -> Spare {
         let (prefixes, slots) = (self.prefixes && other.prefixes, self.slots && other.slots);
         Spare { prefixes, slots }
     }
 }
 
-/// The time at which something fits.
+/// When something fits, if ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// It fits now.
@@ -68,7 +68,7 @@ impl Memory {
         self.fixed.saturating_add(self.rows) > self.left
     }
 
-    /// Returns when a request fits. Beside others it has what it needs for a while.
+    /// Decides if a request fits, and when. Beside others it has what it needs for a while.
     /// Should all grow until nothing is left, the youngest makes room and is computed again later.
     pub fn fit(&self, need: Need) -> Fit {
         if need.least > self.alone() {
@@ -80,7 +80,7 @@ impl Memory {
         }
     }
 
-    /// Returns when a request fits that takes so many bytes to its end, beside others or alone.
+    /// Decides if work fits that takes so many bytes to its end, beside others that run or alone.
     pub fn fit_whole(&self, bytes: u64, others_run: bool) -> Fit {
         match bytes <= self.room() {
             true => Fit::Now,

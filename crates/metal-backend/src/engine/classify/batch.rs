@@ -34,8 +34,8 @@ pub(super) fn rows(lengths: &[usize], chunk: usize) -> usize {
     rows
 }
 
-/// Returns true when a prompt of so many ids and a label is computed by itself.
-/// It runs as a generation does: where the options ask for it, and beyond a bounded context.
+/// Returns true when a prompt of so many ids and a label is computed by itself, as in a generation:
+/// where the options ask for it, and where it outgrows a bounded context.
 pub(super) fn is_alone(served: &Served, ids: usize, label: usize) -> bool {
     let total = ids + label.saturating_sub(1);
     served.alone || !Caches::new(&served.specs, served.storage, 1, total).can_join()

@@ -1,6 +1,6 @@
 //! The plan's inputs, gathered as plain data.
-//! The clock, the memory in use and the watch are read here, once in each scheduling step. Changes
-//! of the memory meanwhile have it read again.
+//! The clock, the memory in use and the watch are read here, once in each scheduling step. The
+//! memory is read again after what changes it meanwhile.
 
 use std::time::Instant;
 

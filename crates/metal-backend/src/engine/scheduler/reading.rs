@@ -18,7 +18,7 @@ impl Reading {
         Reading { born: Instant::now(), fixed: 0, idle: 0 }
     }
 
-    /// The time from the first reading to `at`.
+    /// The time from [`begin`](Self::begin) to `at`.
     pub fn since(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.born)
     }

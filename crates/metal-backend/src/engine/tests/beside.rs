@@ -171,7 +171,7 @@ fn rows_with_recurrent_states_decode_beside_prompts_on_cuda() {
     }
 }
 
-/// The order of rows' steps and others' prompts beside them.
+/// The place of rows' steps beside others' prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Steps {
     /// In the pass of the prompts.
