@@ -181,7 +181,8 @@ await page.dispatchEvent("#easel", "drop", { dataTransfer: carried });
 await page.locator("#given img").nth(2).waitFor();
 await page.getByRole("button", { name: "Take picture 3 away" }).click();
 await page.getByRole("button", { name: "Make", exact: true }).click();
-await cards(page).nth(3).waitFor();
+// Two more pictures go in, which takes a slow processor longer than all else here.
+await cards(page).nth(3).waitFor({ timeout: 240_000 });
 const edited = await facts(cards(page).first());
 assert.deepEqual([edited.Model, edited.Input], ["qwen_image_edit_plus", "2 pictures"]);
 await shot(page, "pictures-edit.png");

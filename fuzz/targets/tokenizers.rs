@@ -61,8 +61,8 @@ fuzz_target!(init: end_at_a_panic(), |bytes: &[u8]| {
         InMemory { tokenizer: bytes, config: None },
         InMemory { tokenizer: WHOLE, config: Some(bytes) },
     ] {
-        let _ = ChatTemplate::from_files(&files);
         let Ok(tokenizer) = Tokenizer::from_files(&files) else { continue };
+        let _ = ChatFormat::from_files(&files, &tokenizer, "qwen3");
         if let Ok(ids) = tokenizer.encode(TEXT, AddSpecial::Prompt) {
             let _ = tokenizer.decode(&ids, SkipSpecial::No);
         }
