@@ -10,7 +10,7 @@ use crate::{Cache, Error, Name, Result, own};
 
 impl Cache {
     /// Removes all of a model, or the one revision that `name` says; how many bytes that frees.
-    /// What other revisions need stays.
+    /// Files that other revisions need stay.
     ///
     /// # Errors
     /// [`Error::NotCached`], [`Error::Busy`] while another process pulls it, and what the system

@@ -2,6 +2,7 @@
 //! text sees no neighbours, and begins with a noun phrase or a verb.
 
 use super::lexer::{self, Line};
+use super::rust::GENERATED;
 use super::violation::Violation;
 use crate::repository::File;
 
@@ -13,9 +14,6 @@ const CLAUSES: [&str; 3] = ["What ", "Whether ", "Where "];
 
 /// The most columns of a line that is a comment.
 const WIDTH: usize = 100;
-
-/// Made by bindgen, with the comments of C.
-const GENERATED: &str = "bindings.rs";
 
 pub fn check(files: &[File]) -> Vec<Violation> {
     let sources = files.iter().filter(|file| file.has_extension(&["rs"]));

@@ -11,7 +11,7 @@ use crate::repository::File;
 const UNSAFE_CRATES: [&str; 2] = ["crates/mlx-ffi/", "crates/cpu-kernels/"];
 
 /// Made by bindgen: no rule of form holds for it.
-const GENERATED: &str = "bindings.rs";
+pub(super) const GENERATED: &str = "bindings.rs";
 
 const MAX_LINES: usize = 500;
 

@@ -16,12 +16,12 @@ mod step;
 mod words;
 
 // The library's own tests, here so that all its kernels need not be compiled once more for them.
-#[allow(dead_code, unsafe_code, reason = "the library uses all of it")]
+#[allow(dead_code, reason = "the library uses all of it")]
 #[path = "../../src/activation.rs"]
 mod activation;
-#[allow(dead_code, unsafe_code, reason = "the library uses all of it")]
+#[allow(dead_code, reason = "the library uses all of it")]
 #[path = "../../src/functions.rs"]
 mod functions;
-#[allow(dead_code, unsafe_code, reason = "the library uses all of it")]
+#[allow(dead_code, unsafe_code, reason = "the library uses all of it, and says why it is sound")]
 #[path = "../../src/pool.rs"]
 mod pool;

@@ -101,13 +101,22 @@ fn each_ends_within_bounds_and_leaves_nothing_running() {
     check_idle();
 }
 
-/// Nothing computes that nobody waits for.
+/// Seconds in which what nobody waits for any longer comes to its end.
+const MOST_IDLE_AFTER: u64 = 15;
+
+/// Checks that nothing goes on computing that nobody waits for. A compilation that was given up
+/// ends by its own bounds, which a slow processor reaches later.
 fn check_idle() {
-    let before = cpu();
-    thread::sleep(Duration::from_secs(1));
-    if let Some(used) = cpu().zip(before).map(|(after, before)| after - before) {
-        assert!(used < 0.5, "{used} s of processor time were used with nothing to do");
+    let mut used = Vec::new();
+    for _ in 0..MOST_IDLE_AFTER {
+        let Some(before) = cpu() else { return };
+        thread::sleep(Duration::from_secs(1));
+        used.push(cpu().unwrap() - before);
+        if used.last().is_some_and(|used| *used < 0.2) {
+            return;
+        }
     }
+    panic!("with nothing to do, these seconds of processor time were used in a second: {used:?}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Kernels {
     }
 
     /// `x wᵀ + b` for `x` of `[…, in]`, packed weights `w` of `[out, in]` and `bias` of `[out]`.
-    /// Where the matrix is unpacked first, the product adds the bias.
+    /// The product adds the bias where the matrix is unpacked first.
     pub fn biased_quantized(
         self,
         x: &Array,

@@ -52,7 +52,7 @@ fn of_ranks(name: &str, without: &str, work: impl FnOnce(&Group) -> Result<()>) 
             command.env(SHARED, "1");
         }
         command
-            .args(["--exact", name, "--ignored", "--nocapture"])
+            .args(["--exact", &format!("ranks::{name}"), "--ignored", "--nocapture"])
             .env(VARIABLE, format!("{rank} {first} {second}"))
             .env("ML_RANKS_WITHOUT", without)
             .env("CUDA_VISIBLE_DEVICES", if gpus < 2 { 0 } else { rank }.to_string())
@@ -122,7 +122,7 @@ fn rows(rows: i32, seed: u32) -> Array {
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn sums_between_gpus_are_replayed_and_dispatched() {
-    of_ranks("ranks::sums_between_gpus_are_replayed_and_dispatched", "fallback", |group| {
+    of_ranks("sums_between_gpus_are_replayed_and_dispatched", "fallback", |group| {
         let own = weights(group.rank())?;
         // Few values are sent in another way than many.
         for count in [4, 3000] {
@@ -177,7 +177,7 @@ fn sums_between_gpus_are_replayed_and_dispatched() {
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn what_one_rank_cannot_repeat_none_does() {
-    of_ranks("ranks::what_one_rank_cannot_repeat_none_does", "", |group| {
+    of_ranks("what_one_rank_cannot_repeat_none_does", "", |group| {
         let own = weights(group.rank())?;
         let x = rows(4, 60);
         let sum = group.all_sum(&cuda::dense(&x, &own[0])?)?;
@@ -193,67 +193,55 @@ fn what_one_rank_cannot_repeat_none_does() {
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn a_sum_that_waits_for_a_lost_rank_ends_once_the_group_is_given_up() {
-    of_ranks(
-        "ranks::a_sum_that_waits_for_a_lost_rank_ends_once_the_group_is_given_up",
-        "",
-        |group| {
-            let own = weights(group.rank())?;
-            layers(group, &rows(4, 1), &own)?.eval()?;
-            // Whatever comes, the process ends.
-            if group.rank() == 1 {
-                return Ok(());
-            }
-            let waits = layers(group, &rows(4, 2), &own)?;
-            async_eval([&waits])?;
-            let (started, other) = (Instant::now(), group.clone());
-            let watch = thread::spawn(move || {
-                thread::sleep(Duration::from_secs(1));
-                other.give_up();
-            });
-            waits.eval()?;
-            let took = started.elapsed();
-            watch.join().expect("no panic");
-            assert!(
-                (Duration::from_millis(900)..Duration::from_secs(5)).contains(&took),
-                "{took:?}"
-            );
-            let later = layers(group, &rows(4, 3), &own)?.eval();
-            let error = later.expect_err("the group is given up").to_string();
-            assert!(error.contains("another one is lost"), "{error}");
-            Ok(())
-        },
-    );
+    of_ranks("a_sum_that_waits_for_a_lost_rank_ends_once_the_group_is_given_up", "", |group| {
+        let own = weights(group.rank())?;
+        layers(group, &rows(4, 1), &own)?.eval()?;
+        // Whatever comes, the process ends.
+        if group.rank() == 1 {
+            return Ok(());
+        }
+        let waits = layers(group, &rows(4, 2), &own)?;
+        async_eval([&waits])?;
+        let (started, other) = (Instant::now(), group.clone());
+        let watch = thread::spawn(move || {
+            thread::sleep(Duration::from_secs(1));
+            other.give_up();
+        });
+        waits.eval()?;
+        let took = started.elapsed();
+        watch.join().expect("no panic");
+        assert!((Duration::from_millis(900)..Duration::from_secs(5)).contains(&took), "{took:?}");
+        let later = layers(group, &rows(4, 3), &own)?.eval();
+        let error = later.expect_err("the group is given up").to_string();
+        assert!(error.contains("another one is lost"), "{error}");
+        Ok(())
+    });
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn sums_of_all_sizes_are_those_of_both_ranks_in_the_same_bits() {
-    of_ranks(
-        "ranks::sums_of_all_sizes_are_those_of_both_ranks_in_the_same_bits",
-        "fallback",
-        |group| {
-            assert!(group.sums().is_some_and(|sums| sums.by_kernel), "the GPUs reach each other");
-            // The last one of each type is summed by NCCL, as its bytes are no whole sixteen; one
-            // is summed in several parts.
-            let counts = [8, 4096, 1000 * 8, 70_001 * 8, 5_000_000, 20_000_000, 4097];
-            for (round, count) in counts.into_iter().chain(counts.into_iter().rev()).enumerate() {
-                for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
-                    let of =
-                        |rank: usize| cast(&values(&[count], (2 * round + rank) as u32), dtype);
-                    let sum = group.all_sum(&of(group.rank()))?;
-                    let exact = cast(&ops::add(&wide(&of(0)), &wide(&of(1)))?, dtype);
-                    let same = wide(&sum).to_vec_f32()? == wide(&exact).to_vec_f32()?;
-                    assert!(same, "{count} values of {dtype:?}");
-                }
+    of_ranks("sums_of_all_sizes_are_those_of_both_ranks_in_the_same_bits", "fallback", |group| {
+        assert!(group.sums().is_some_and(|sums| sums.by_kernel), "the GPUs reach each other");
+        // The last one of each type is summed by NCCL, as its bytes are no whole sixteen; one
+        // is summed in several parts.
+        let counts = [8, 4096, 1000 * 8, 70_001 * 8, 5_000_000, 20_000_000, 4097];
+        for (round, count) in counts.into_iter().chain(counts.into_iter().rev()).enumerate() {
+            for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+                let of = |rank: usize| cast(&values(&[count], (2 * round + rank) as u32), dtype);
+                let sum = group.all_sum(&of(group.rank()))?;
+                let exact = cast(&ops::add(&wide(&of(0)), &wide(&of(1)))?, dtype);
+                let same = wide(&sum).to_vec_f32()? == wide(&exact).to_vec_f32()?;
+                assert!(same, "{count} values of {dtype:?}");
             }
-            // Many in a row, each made of the one before.
-            let mut x = cast(&Array::from_f32(&[1.0; 4096], &[4096])?, Dtype::F32);
-            for _ in 0..60 {
-                let half = Array::scalar(0.5, Dtype::F32)?;
-                x = ops::multiply(&group.all_sum(&x)?, &half)?;
-            }
-            assert_near(&x, &Array::from_f32(&[1.0; 4096], &[4096])?, 1e-6, "sums in a row");
-            Ok(())
-        },
-    );
+        }
+        // Many in a row, each made of the one before.
+        let mut x = cast(&Array::from_f32(&[1.0; 4096], &[4096])?, Dtype::F32);
+        for _ in 0..60 {
+            let half = Array::scalar(0.5, Dtype::F32)?;
+            x = ops::multiply(&group.all_sum(&x)?, &half)?;
+        }
+        assert_near(&x, &Array::from_f32(&[1.0; 4096], &[4096])?, 1e-6, "sums in a row");
+        Ok(())
+    });
 }
