@@ -299,8 +299,8 @@ pub struct GenerateOptions {
     /// The draft is the continuation of an earlier occurrence of the last tokens, in the prompt or
     /// in the answer. Each draft token is held against the draw of its step, and the first other
     /// one ends the draft. So the tokens are those without drafts. In bf16 and f16 a pass of
-    /// several positions rounds otherwise than one of a single position. Of two tokens that are
-    /// almost as likely, the other may be drawn.
+    /// several positions rounds otherwise than a step: of two tokens that are almost as likely, the
+    /// other may be drawn. Few or none are verified where that does not pay.
     pub draft_tokens: usize,
     /// The form that the text must conform to.
     pub constraint: Option<Constraint>,

@@ -142,17 +142,12 @@ fn build(
         ..ModelInfo::default()
     };
     let kv_bits = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
-    let recurrent = specs.iter().position(|spec| !spec.can_truncate(0));
-    let draft_tokens = recurrent.map(|layer| {
-        let reason = format!("layer {layer} has a recurrent state, which cannot take a draft back");
-        (Feature::DraftTokens, reason)
-    });
     let sees = model.tower.is_some();
     let attention_layers = (0..model.layers.len())
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
     let cpu_activations = rounding(load, totals.rounds)?;
-    let refused = kv_bits.into_iter().chain(draft_tokens).chain(cpu_activations).collect();
+    let refused = kv_bits.into_iter().chain(cpu_activations).collect();
     let description = Description { info, attention_layers, refused, sees };
     Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
 }

@@ -81,7 +81,7 @@ pub enum Bits {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Each test runs once to warm up and then --repeat times; the figure is the mean, with the standard
-deviation. Prompts are random ids, drawing is greedy, end tokens are passed over.
+deviation. Prompts are random ids, and end tokens are passed over.
 
   ppN    a prompt of N tokens, until the first token is known: prompt tokens a second
   tgN    N tokens one after the other: tokens a second after the first one
@@ -136,6 +136,19 @@ pub struct BenchArgs {
     /// Also measure N requests at once
     #[arg(short, long, value_name = "N", value_parser = values::positive, help_heading = "Tests")]
     pub concurrency: Option<usize>,
+    /// Propose up to N next tokens from earlier ones, as `ml generate --draft-tokens` does
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "url",
+        help_heading = "Tests"
+    )]
+    pub draft_tokens: usize,
+    /// Draw at this temperature; 0: the most likely token
+    #[arg(long, value_name = "T", value_parser = values::number, default_value_t = 0.0,
+          allow_hyphen_values = true, conflicts_with = "url", help_heading = "Tests")]
+    pub temperature: f32,
     /// Also show where the time of a decode step goes
     #[arg(long, help_heading = "Tests")]
     pub breakdown: bool,

@@ -149,7 +149,13 @@ pub fn load(args: &BenchArgs, options: &LoadOptions) -> Result<Box<dyn TextModel
 }
 
 fn tests(args: &BenchArgs, model: &dyn TextModel) -> Result<Vec<Measured>> {
-    let bench = Bench { model, repeat: args.repeat, breakdown: args.breakdown };
+    let bench = Bench {
+        model,
+        repeat: args.repeat,
+        draft_tokens: args.draft_tokens,
+        temperature: args.temperature,
+        breakdown: args.breakdown,
+    };
     let _spinner = (!args.quiet).then(|| Spinner::new("measuring".to_owned()));
     let mut results = Vec::new();
     if args.prompt > 0 {
@@ -207,6 +213,10 @@ fn text(report: &Report, info: &ModelInfo) -> String {
             milliseconds(each.p50),
             milliseconds(each.p95),
         );
+    }
+    for (test, drafts) in report.results.iter().filter_map(|test| Some((test, test.drafts?))) {
+        let (accepted, verified) = (drafts.accepted_draft_tokens, drafts.draft_tokens);
+        text += &format!("{}: {accepted} of {verified} draft tokens accepted\n", test.test);
     }
     text += &format!(
         "loaded in {:.2} s; memory: peak {}, afterwards {}{}\n",

@@ -121,6 +121,11 @@ impl Caches {
     }
 
     /// The layers' states, first layer first.
+    pub(super) fn layers(&self) -> &[State] {
+        &self.layers
+    }
+
+    /// The states of the layers, to be changed.
     pub fn layers_mut(&mut self) -> &mut [State] {
         &mut self.layers
     }
@@ -162,7 +167,8 @@ impl Caches {
         mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
         if on_cuda()? && self.are_alike(&others) {
-            return self.move_into(rows, others, more, cuda::buffers_of_layers, send);
+            let rows: Vec<(usize, i32)> = rows.iter().map(|row| (*row, 0)).collect();
+            return self.move_into(&rows, others, more, cuda::buffers_of_layers, send);
         }
         if rows.len() < self.slots() {
             self.keep(rows)?;
@@ -199,28 +205,27 @@ impl Caches {
                 .is_some()
     }
 
-    /// Keeps rows, and adds `others`, which [have the same form](Self::are_alike), and `more`.
-    /// `make` makes buffers of one shape and type for so many layers.
+    /// Keeps rows, each without so many of its last positions, and adds `others`, which [have the
+    /// same form](Self::are_alike), and `more`. `make` makes buffers of one shape and type for so
+    /// many layers.
     pub(super) fn move_into(
         &mut self,
-        rows: &[usize],
+        rows: &[(usize, i32)],
         others: Vec<Caches>,
         more: More,
         make: impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>,
         mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
         self.layout += 1;
-        let whole = |rows: &mut dyn Iterator<Item = usize>| rows.map(|row| (row, 0)).collect();
-        let kept: Vec<(usize, i32)> = whole(&mut rows.iter().copied());
-        let all = |others: &Caches| whole(&mut (0..others.slots()));
+        let all = |others: &Caches| (0..others.slots()).map(|row| (row, 0)).collect();
         let added: Vec<Vec<(usize, i32)>> = others.iter().map(all).collect();
         let capacity = |slab: &Slab, longest| slab.capacity(longest, more);
-        let forms = forms(&with((&*self, &kept), &others, &added), more.slots, capacity)
+        let forms = forms(&with((&*self, rows), &others, &added), more.slots, capacity)
             .ok_or_else(another_form)?;
         let mut placing = Placing::default();
         for (form, layers) in forms {
             for layers in layers.chunks(LAYERS_AT_ONCE) {
-                let sources = with((&*self, &kept), &others, &added);
+                let sources = with((&*self, rows), &others, &added);
                 let made = gather(&sources, layers, (form, &make), &mut placing)?;
                 for (layer, cache) in layers.iter().zip(made) {
                     self.layers[*layer] = State::Kv(cache);
@@ -229,8 +234,9 @@ impl Caches {
                 send(&written.collect::<Vec<_>>())?;
             }
         }
-        let of_rows = |all: &[i32]| rows.iter().map(|row| all[*row]).collect::<Vec<i32>>();
-        (self.offsets, self.shifts) = (of_rows(&self.offsets), of_rows(&self.shifts));
+        let offsets = rows.iter().map(|(row, left_out)| self.offsets[*row] - left_out);
+        let shifts = rows.iter().map(|(row, _)| self.shifts[*row]);
+        (self.offsets, self.shifts) = (offsets.collect(), shifts.collect());
         for others in others {
             self.offsets.extend(others.offsets);
             self.shifts.extend(others.shifts);
@@ -341,10 +347,36 @@ impl Caches {
             let reason = format!("the state of layer {layer} cannot be cut back");
             return Err(Error::new(reason));
         }
-        self.layout += 1;
+        // Rows that lose as many end earlier, in the same buffers.
+        self.layout += u64::from(counts.windows(2).any(|pair| pair[0] != pair[1]));
         self.layers.iter_mut().try_for_each(|layer| layer.truncate(counts))?;
         self.offsets.iter_mut().zip(counts).for_each(|(offset, count)| *offset -= count);
         Ok(())
+    }
+
+    /// [`truncate`](Self::truncate) with longer buffers, as [`rearrange`](Self::rearrange) makes
+    /// them, where rows lose different numbers on CUDA.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn truncate_into(
+        &mut self,
+        counts: &[i32],
+        more: More,
+        send: impl FnMut(&[&Array]) -> Result<()>,
+    ) -> Result<()> {
+        let differ = counts.windows(2).any(|pair| pair[0] != pair[1]);
+        if !differ || !self.can_truncate() || !on_cuda()? || !self.are_alike(&[]) {
+            return self.truncate(counts);
+        }
+        let rows: Vec<(usize, i32)> = counts.iter().copied().enumerate().collect();
+        self.move_into(&rows, Vec::new(), more, cuda::buffers_of_layers, send)
+    }
+
+    /// Takes note that each row has so many positions fewer, in states that were set back.
+    pub(super) fn retreat(&mut self, count: i32) {
+        self.layout += 1;
+        self.offsets.iter_mut().for_each(|offset| *offset -= count);
     }
 
     /// Keeps the rows with these indices, in ascending order.

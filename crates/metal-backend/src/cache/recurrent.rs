@@ -75,6 +75,11 @@ impl Recurrent {
         Ok(())
     }
 
+    /// A copy of all rows.
+    pub fn copy(&self) -> Result<Recurrent> {
+        self.copies(0..self.rows)
+    }
+
     /// Copies of rows; a row may be copied several times.
     pub fn copies(&self, rows: impl Iterator<Item = usize>) -> Result<Recurrent> {
         let rows: Vec<i32> = rows.map(|row| row as i32).collect();

@@ -178,14 +178,13 @@ impl StateSpec {
     }
 
     /// Returns true when positions of a row that ends after at most `total` ones can be taken back.
-    /// A recurrent state is only that after the last one. Past a bound, new positions overwrite old
-    /// ones.
-    pub fn can_truncate(self, total: usize) -> bool {
+    /// Past a bound, new positions overwrite old ones.
+    pub fn can_go_back(self, total: usize) -> bool {
         let is_kept = |kv: KvSpec| match kv.growth {
             Growth::Bounded { limit, .. } => total <= limit as usize,
             Growth::Growing | Growth::Sliding { .. } => true,
         };
-        self.recurrent().is_none() && self.kv().is_none_or(is_kept)
+        self.kv().is_none_or(is_kept)
     }
 
     /// Returns true when every further position takes more memory, however many have passed.

@@ -95,6 +95,18 @@ impl State {
         self.parts_mut().0
     }
 
+    /// The recurrent state, where there is one.
+    pub(super) fn recurrent(&self) -> Option<&Recurrent> {
+        self.parts().1
+    }
+
+    /// Takes another recurrent state, where there is one.
+    pub(super) fn set_recurrent(&mut self, state: Recurrent) {
+        if let Some(own) = self.parts_mut().1 {
+            *own = state;
+        }
+    }
+
     /// The arrays that hold it, for evaluation.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         let (cache, state) = self.parts();

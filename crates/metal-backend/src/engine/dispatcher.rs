@@ -6,7 +6,7 @@ use mlx_ffi::{Array, Dispatch, Result, async_eval, cuda, on_cuda};
 use super::pass;
 use crate::cache::Caches;
 use crate::kernels::Kernels;
-use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures, PromptInputs};
+use crate::layers::{Decoder, MOST_CHUNK_KEYS, Pass, PassForm, PromptCaptures};
 
 /// Layers of a short pass that are sent at once: the device computes them while the next ones are
 /// prepared.
@@ -35,6 +35,8 @@ pub(super) struct Dispatcher {
     /// Bytes of those writes since the last wait, and how many of them may be in flight.
     written: [u64; 2],
     captures: PromptCaptures,
+    /// Those of passes that verify drafts.
+    verifying: PromptCaptures,
     /// Passes may be filled up, which changes the order of sums.
     fills: bool,
     /// Ranks that sum on GPUs: all send the same layers.
@@ -89,7 +91,9 @@ impl Dispatcher {
         // What is replayed holds the sums of ranks.
         let fills = fills && sums.is_none_or(|sums| sums.in_replays);
         let captures = PromptCaptures::among(ranks.clone());
-        Dispatcher { known: [known(), known()], captures, ranks, fills, ..Dispatcher::default() }
+        let verifying = PromptCaptures::of_decoding();
+        let known = [known(), known()];
+        Dispatcher { known, captures, verifying, ranks, fills, ..Dispatcher::default() }
     }
 
     /// How many positions of each row a pass over all layers is to have, of so many rows with up to
@@ -104,18 +108,32 @@ impl Dispatcher {
         caches: &Caches,
         sizes: [usize; 3],
     ) -> Result<Option<usize>> {
+        let form = PassForm::filled(model, sizes, caches.rope_factors(), self.ranks.as_ref());
+        let Some(form) = form.filter(|form| self.can_capture(model, caches, sizes[1], form)) else {
+            return Ok(None);
+        };
+        Ok(self.captures.note(form)?.then_some(form.columns as usize))
+    }
+
+    /// Returns true when a pass of this form, `columns` of whose positions count, is computed by
+    /// kernels of ours alone.
+    fn can_capture(
+        &self,
+        model: &Decoder,
+        caches: &Caches,
+        columns: usize,
+        form: &PassForm,
+    ) -> bool {
         let is_plain = model.stage.is_none() && model.streams.is_none();
-        let may = self.fills && is_plain && caches.can_truncate();
-        let form =
-            PassForm::of(model, sizes, caches.rope_factors(), self.ranks.as_ref()).filter(|_| may);
-        let Some(form) = form else { return Ok(None) };
-        let [rows, columns, _] = sizes.map(|size| size as i32);
-        let class = class_of(rows * form.columns);
+        let class = class_of(form.rows as i32 * form.columns);
         let is_sent = matches!(self.known[class], Known::All) && !self.ends_by_mlx[class];
         let end = caches.positions().into_iter().max().unwrap_or(0) + form.columns;
-        let fits = end <= MOST_CHUNK_KEYS && caches.are_as_long([columns, form.columns]);
-        let is_worth_it = is_sent && fits && self.captures.note(form)?;
-        Ok(is_worth_it.then_some(form.columns as usize))
+        self.fills
+            && is_plain
+            && is_sent
+            && end <= MOST_CHUNK_KEYS
+            && caches.can_truncate()
+            && caches.are_as_long([columns as i32, form.columns])
     }
 
     /// Takes a pass that is [`filled`](Self::filled) up through all layers. `columns` of its
@@ -131,21 +149,42 @@ impl Dispatcher {
         columns: usize,
     ) -> Result<()> {
         let [_, l, _] = pass.h().dims()?;
-        let inputs = PromptInputs::of(model, pass, caches)?;
-        if let Some(h) = self.captures.replay(inputs.as_ref())? {
-            pass.end_with(h);
-            caches.fill_in_place(columns as i32);
-            return Ok(());
+        if !self.captures.advance(model, pass, caches, columns)? {
+            // What is not sent is evaluated with all else.
+            self.send(pass, caches, true)?;
+            let filling = vec![l - columns as i32; caches.offsets().len()];
+            caches.truncate(&filling)?;
         }
-        model.advance(pass, caches, model.layers.len())?;
-        match &inputs {
-            Some(inputs) => self.captures.capture(pass.h(), inputs)?,
-            None => self.captures.refuse(),
+        Ok(())
+    }
+
+    /// Takes a pass that verifies drafts through all layers; all of its positions are its
+    /// [`Tail`](crate::layers::Tail). One whose form recurs is captured. Returns true when others
+    /// like it will be computed as it was.
+    ///
+    /// # Errors
+    /// Those of MLX and of CUDA.
+    pub fn verify(
+        &mut self,
+        model: &Decoder,
+        pass: &mut Pass,
+        caches: &mut Caches,
+    ) -> Result<bool> {
+        let [rows, columns, _] = pass.h().dims()?.map(|size| size as usize);
+        let sizes = [rows, columns, rows * columns];
+        let form = PassForm::exact(sizes, caches.rope_factors());
+        let can_capture = self.can_capture(model, caches, columns, &form);
+        if can_capture && self.verifying.note(form)? {
+            let is_replayed = self.verifying.advance(model, pass, caches, columns)?;
+            if !is_replayed {
+                self.send(pass, caches, true)?;
+            }
+            return Ok(is_replayed);
         }
-        // What is not sent is evaluated with all else.
-        self.send(pass, caches, true)?;
-        let filling = vec![l - columns as i32; caches.offsets().len()];
-        caches.truncate(&filling)
+        let class = self.class(model, pass)?;
+        while !self.advance(model, pass, caches, (model.layers.len(), true))? {}
+        let is_known = class.is_none_or(|class| !matches!(self.known[class], Known::Layers(_)));
+        Ok(is_known && (!can_capture || self.verifying.is_impossible(form)))
     }
 
     /// Takes a pass through its next `count` layers, which are then in flight or still lazy.
@@ -315,6 +354,7 @@ impl Dispatcher {
     /// Those of CUDA.
     pub fn wait(&mut self) -> Result<()> {
         self.captures.wait()?;
+        self.verifying.wait()?;
         self.device.as_mut().map_or(Ok(()), mlx_ffi::Dispatcher::wait)
     }
 
@@ -326,12 +366,13 @@ impl Dispatcher {
 
     /// Returns true when anything is captured.
     pub fn keeps_any(&self) -> bool {
-        self.captures.keeps_any()
+        self.captures.keeps_any() || self.verifying.keeps_any()
     }
 
     /// Gives up all captures.
     pub fn forget(&mut self) {
         self.captures.forget();
+        self.verifying.forget();
     }
 
     /// Gives up the memory that it keeps from one part of a pass to the next, and what caches were

@@ -6,6 +6,8 @@ mod joining;
 mod replaying;
 mod stepping;
 
+use std::time::Instant;
+
 use mlx_ffi::cuda::Drawer;
 
 use super::dispatcher::Dispatcher;
@@ -16,7 +18,7 @@ use super::served::Served;
 use super::taking::Exit;
 use crate::cache::{Caches, Keeping, Moment, More, PrefixCache};
 use crate::error::Result;
-use crate::layers::StepCapture;
+use crate::layers::{StepCapture, Tail};
 
 /// Slots for rows that come next, for each row that there is: buffers are rarely made as one row
 /// after the other joins.
@@ -38,9 +40,15 @@ pub(super) struct Group {
     /// The slots and next ids of rows that just joined.
     fresh: Vec<(usize, u32)>,
     next_ids: NextIds,
+    /// All positions of the last pass that verified drafts, and how many.
+    all_positions: Option<(usize, Tail)>,
     drawer: Drawer,
     /// Steps since half of the slots are vacant.
     sparse: usize,
+    /// When the draws of the step before were read, where the next one was queued by then.
+    last_read: Option<Instant>,
+    /// When the draws of the pass before were read, where that verified drafts.
+    last_verified: Option<Instant>,
     /// Set when the batch has stepped in this scheduling step: in a pass of prompts, or behind one.
     has_stepped: bool,
 }
@@ -64,8 +72,11 @@ impl Group {
             drawn: None,
             fresh: Vec::new(),
             next_ids: NextIds::default(),
+            all_positions: None,
             drawer: Drawer::default(),
             sparse: 0,
+            last_read: None,
+            last_verified: None,
             has_stepped: false,
         };
         group.seat(rows, 0..group.caches.slots());
@@ -170,9 +181,9 @@ impl Group {
     }
 
     /// Returns true when a row asks for drafts.
-    /// Other rows of its batch wait with it until its draws are read.
+    /// Other rows of its batch wait with it where drafts are verified.
     pub fn drafts(&self) -> bool {
-        self.rows.iter().any(|row| row.draft_tokens > 0)
+        self.rows.iter().any(|row| row.drafts.is_some())
     }
 
     /// The rows' caches.

@@ -267,7 +267,9 @@ impl Budget {
         }
         let positions = (rows * (1 + longest)).min(DRAFTED_POSITIONS);
         let scores = self.score_bytes * (positions * tokens) as u64;
-        self.activations(positions as u64) + self.answers(positions) + scores
+        // Recurrent states are copied before it.
+        let copies = rows as u64 * self.layers.iter().map(|of| of.exact_bytes(0)).sum::<u64>();
+        self.activations(positions as u64) + self.answers(positions) + scores + copies
     }
 }
 

@@ -16,7 +16,6 @@ mod group;
 mod handle;
 mod inspect;
 mod job;
-mod lookup;
 mod memory;
 mod output;
 mod pass;
@@ -28,6 +27,7 @@ mod row;
 mod scheduler;
 mod served;
 mod shared;
+mod speculation;
 mod step_clock;
 mod taking;
 #[cfg(test)]

@@ -11,11 +11,12 @@ use inference_core::{
 use mlx_ffi::{Array, Indices};
 
 use super::job::Job;
-use super::lookup::lookup;
 use super::output::TextState;
 use super::prompt_logprobs::{PromptLogprobs, ranked};
+use super::speculation::Drafts;
 use super::step_clock::{Part, StepClock};
 use crate::error::{Result, not_numbers};
+use crate::plan::{Acceptance, Drafted};
 use crate::sampling::{Report, Sampler};
 use crate::sight::Scene;
 
@@ -32,10 +33,8 @@ pub(super) struct Row {
     pub max_tokens: usize,
     /// The prompt's log probabilities, until they are reported.
     pub prompt_logprobs: Option<PromptLogprobs>,
-    /// The most draft tokens of a step; 0: none.
-    pub draft_tokens: usize,
-    /// Draft tokens that were verified, and those of them that were drawn.
-    drafted: (usize, usize),
+    /// Its drafts, where it asks for them.
+    pub drafts: Option<Drafts>,
     /// The most memory seen in use while the request ran.
     pub peak_bytes: u64,
     /// Set once it has begun again for want of memory.
@@ -90,8 +89,7 @@ impl Row {
             sampler,
             max_tokens,
             prompt_logprobs,
-            draft_tokens: options.draft_tokens,
-            drafted: (0, 0),
+            drafts: Drafts::by_lookup(options.draft_tokens),
             peak_bytes: 0,
             was_retried: false,
             chunked: None,
@@ -157,25 +155,25 @@ impl Row {
         self.prompt_tokens - usize::from(self.max_tokens > 0)
     }
 
-    /// The draft of what follows the first id behind `known`, its ids so far, which is drawn
-    /// anyway: up to `most`. A sequence of so many ids `fits` into its caches.
-    pub fn draft_behind<'a>(
-        &self,
-        known: &'a [u32],
-        most: usize,
-        fits: impl Fn(usize) -> bool,
-    ) -> &'a [u32] {
-        let generated = known.len() - self.prompt_tokens;
-        let left = (self.max_tokens - generated).saturating_sub(1);
-        let draft = lookup(known, self.draft_tokens.min(left).min(most));
-        let fitting = (0..draft.len()).take_while(|at| fits(known.len() + at + 1)).count();
-        &draft[..fitting]
+    /// The most draft tokens of a pass; 0: none.
+    pub fn most_drafts(&self) -> usize {
+        self.drafts.as_ref().map_or(0, |drafts| drafts.most)
     }
 
-    /// Takes note of draft tokens that were verified, of which so many were drawn.
-    pub fn note_draft(&mut self, verified: usize, accepted: usize) {
-        self.drafted.0 += verified;
-        self.drafted.1 += accepted;
+    /// The draft behind its ids, at most `most` tokens, and no more than it has left to generate.
+    /// A sequence of so many ids `fits` into its caches.
+    pub fn draft(&mut self, most: usize, fits: impl Fn(usize) -> bool) -> Vec<u32> {
+        let left = (self.max_tokens - self.generated()).saturating_sub(1);
+        let Some(drafts) = &mut self.drafts else { return Vec::new() };
+        let mut draft = drafts.propose(&self.ids, left.min(most));
+        draft.truncate((0..draft.len()).take_while(|at| fits(self.ids.len() + at + 1)).count());
+        draft
+    }
+
+    /// The draft of so many tokens, as the plan sees it.
+    pub fn drafted(&self, length: usize) -> Drafted {
+        let none = Drafted { acceptance: Acceptance::default(), length: 0 };
+        self.drafts.as_ref().map_or(none, |drafts| drafts.drafted(length))
     }
 
     /// Takes note that the prompt is computed, and tells of it for the first time.
@@ -213,6 +211,9 @@ impl Row {
         self.times.last_known = Some(now);
         self.ids.push(id);
         self.sampler.observe(id);
+        if let Some(drafts) = &mut self.drafts {
+            drafts.compare(&self.ids);
+        }
         let token = Token {
             id,
             text: String::new(),
@@ -274,14 +275,15 @@ impl Row {
             self.times;
         // A prompt that was given up has no rate: how much of it was computed is not told.
         let prefill_end = first_known.or(prefilled).unwrap_or(started);
+        let (drafted, accepted) = self.drafts.as_ref().map_or((0, 0), |drafts| drafts.verified);
         GenerateMetrics {
             requests: 1,
             prompt_tokens: self.prompt_tokens,
             cached_prompt_tokens: self.cached.0,
             cache_miss: self.cached.1,
             generated_tokens: self.generated(),
-            draft_tokens: self.drafted.0,
-            accepted_draft_tokens: self.drafted.1,
+            draft_tokens: drafted,
+            accepted_draft_tokens: accepted,
             queue_duration: started.saturating_duration_since(queued),
             prefill_duration: prefill_end.saturating_duration_since(started),
             decode_duration: first_known

@@ -96,7 +96,7 @@ impl<'a> Scheduler<'a> {
             numbers: 0,
             turns: 0,
             steps: 0,
-            clock: StepClock::start(),
+            clock: StepClock::start(!matches!(served.device, mlx_ffi::Device::Cpu)),
             // Computed by itself, a row has the numbers of its own length.
             dispatcher: Dispatcher::among(served.ranks.group(), !served.alone),
             pace: Pace::default(),

@@ -1,8 +1,10 @@
-//! A stopwatch for the parts of decode steps.
+//! A stopwatch for decode steps, and for the parts of them.
 
 use std::time::{Duration, Instant};
 
 use inference_core::StepTimes;
+
+use crate::plan::PassCosts;
 
 /// A part of a step; see [`StepTimes`].
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +21,15 @@ pub(super) enum Part {
 pub(super) struct StepClock {
     last: Instant,
     times: StepTimes,
+    /// How long whole passes take.
+    pub costs: PassCosts,
 }
 
 impl StepClock {
-    /// Runs from now on.
-    pub fn start() -> StepClock {
-        StepClock { last: Instant::now(), times: StepTimes::default() }
+    /// Runs from now on, for a GPU or for a CPU.
+    pub fn start(on_gpu: bool) -> StepClock {
+        let (last, times) = (Instant::now(), StepTimes::default());
+        StepClock { last, times, costs: PassCosts::new(on_gpu) }
     }
 
     /// Counts a pass that begins.

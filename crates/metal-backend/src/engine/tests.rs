@@ -2,6 +2,7 @@
 //! prompts share a pass.
 
 mod beside;
+mod drafting;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -95,7 +95,7 @@ pub(crate) use pass::Pass;
 pub(crate) use planned::{MOST_CHUNK_KEYS, is_for_kernels};
 pub(crate) use position_scale::PositionScale;
 pub(crate) use positions::{DecodeRows, Positions};
-pub(crate) use prompt_capture::{PassForm, PromptCaptures, PromptInputs};
+pub(crate) use prompt_capture::{PassForm, PromptCaptures};
 pub(crate) use qkv::{QkNorms, Qkv};
 pub(crate) use rope::Rope;
 pub(crate) use rotation::Rotation;

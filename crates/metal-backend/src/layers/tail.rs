@@ -12,6 +12,11 @@ impl Tail {
         Ok(Tail(Indices::from_u32(positions, &[positions.len() as i32, 1])?))
     }
 
+    /// Another handle on them.
+    pub fn share(&self) -> Result<Tail> {
+        Ok(Tail(self.0.share()?))
+    }
+
     /// The indices, `[positions, 1]`.
     pub fn indices(&self) -> &Array {
         &self.0

@@ -14,7 +14,8 @@
 //!    ([`part`]); one part of a classification; one part of an inspection. Each takes about a
 //!    [`QUANTUM`].
 //! 3. [`make_room`]: which rows make room, the youngest first, where the rows outgrow the memory.
-//! 4. Every batch takes a step. A row whose prompt is computed joins a batch ([`batch_to_join`]).
+//! 4. Every batch takes a step, or a pass that verifies drafts where that pays ([`PassCosts`]). A
+//!    row whose prompt is computed joins a batch ([`batch_to_join`]).
 
 mod admission;
 mod batches;
@@ -23,6 +24,7 @@ mod pace;
 mod prompts;
 #[cfg(test)]
 mod simulation;
+mod speculation;
 mod turn;
 
 pub(crate) use admission::{Admission, Kind, Running, Waits, admission, begins_beside};
@@ -30,4 +32,5 @@ pub(crate) use batches::{Batch, Decoding, FREE_PADDING, batch_to_join, beside_sl
 pub(crate) use memory::{Memory, Need, Spare};
 pub(crate) use pace::{Pace, QUANTUM};
 pub(crate) use prompts::{Part, Passes, Waiting, part};
+pub(crate) use speculation::{Acceptance, Drafted, PassCosts, Verifying};
 pub(crate) use turn::{Present, turn};

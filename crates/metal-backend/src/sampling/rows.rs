@@ -159,6 +159,35 @@ impl Draws {
         Ok(Some(Draws { ids, reports, check }))
     }
 
+    /// The ids that several positions of each row draw, as if each were drawn one after the other:
+    /// `[rows · positions]` of `logits`, `[rows · positions, vocab_size]`. `None` where a row needs
+    /// its logits apart, or draws for the first time.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn of_positions(
+        samplers: &mut [&mut Sampler],
+        positions: usize,
+        logits: &Array,
+        drawer: &mut Drawer,
+    ) -> mlx_ffi::Result<Option<Indices>> {
+        if !samplers.iter().all(|sampler| sampler.step > 0 && is_served(sampler)) {
+            return Ok(None);
+        }
+        let ids = match samplers.iter().all(|sampler| by_kernel(sampler).is_none()) {
+            true => ops::argmax(logits, -1, false)?,
+            false => {
+                let of_row = |sampler: &&mut Sampler| {
+                    let (drawing, step) = drawing_of(sampler);
+                    (0..positions as u32).map(move |at| Some((drawing, step + at)))
+                };
+                drawer.draw(logits, &samplers.iter().flat_map(of_row).collect::<Vec<_>>())?
+            }
+        };
+        samplers.iter_mut().for_each(|sampler| sampler.step += positions as u64);
+        Ok(Some(ids))
+    }
+
     /// Draws that are narrow, each from its row of `logprobs`, `[rows, vocab_size]`.
     ///
     /// # Errors

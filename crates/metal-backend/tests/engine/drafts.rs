@@ -17,6 +17,11 @@ fn drafting(count: usize, options: GenerateOptions) -> GenerateOptions {
     GenerateOptions { draft_tokens: count, ..options }
 }
 
+/// Each draft is verified, whether that pays or not: where rows are computed alone.
+fn verifying() -> LoadOptions {
+    LoadOptions { batch_invariant: true, ..Default::default() }
+}
+
 /// A prompt that repeats itself.
 fn repeated(salt: u32, length: usize) -> Vec<u32> {
     prompt(salt, 7).into_iter().cycle().take(length).collect()
@@ -37,7 +42,7 @@ fn ids((tokens, ..): &Ended) -> Vec<u32> {
 
 #[test]
 fn every_option_of_a_draw_is_honoured_with_drafts() {
-    let model = Checkpoint::with_sizes(2, 8, 16).model();
+    let model = Checkpoint::with_sizes(2, 8, 16).load(&verifying()).unwrap();
     let regex = GenerateOptions {
         constraint: Some(Constraint::Regex("(abc )+".into())),
         max_tokens: Some(60),
@@ -95,7 +100,7 @@ fn every_option_of_a_draw_is_honoured_with_drafts() {
 
 #[test]
 fn a_row_that_repeats_itself_takes_fewer_passes() {
-    let model = Checkpoint::qwen3().model();
+    let model = Checkpoint::qwen3().load(&verifying()).unwrap();
     let options = GenerateOptions { logit_bias: [(5, 1000.0)].into(), ..some(101) };
     let steps = |options: &GenerateOptions| {
         let before = model.status().step_times.steps;
@@ -111,7 +116,7 @@ fn a_row_that_repeats_itself_takes_fewer_passes() {
 }
 
 #[test]
-fn states_that_cannot_be_cut_back_refuse_drafts_by_name() {
+fn requests_that_may_outgrow_their_caches_refuse_drafts_by_name() {
     let refusal = |model: &dyn TextModel, options: &GenerateOptions| {
         let mut generation = match model.generate(&Prompt::Ids(vec![3; 10]), options) {
             Ok(generation) => generation,
@@ -119,25 +124,42 @@ fn states_that_cannot_be_cut_back_refuse_drafts_by_name() {
         };
         generation.find_map(Result::err)
     };
-    let unsupported = |error: Option<Error>, why: &str| match error {
-        Some(Error::Unsupported { what, reason }) => {
-            assert_eq!(what, "draft_tokens");
-            assert!(reason.contains(why), "{reason}");
-        }
-        other => panic!("{other:?}"),
-    };
-    for hybrid in [Checkpoint::hybrid, Checkpoint::convolutions, Checkpoint::falcon_h1] {
-        let model = hybrid(4).model();
-        unsupported(refusal(&*model, &drafting(2, some(5))), "recurrent state");
-        assert_eq!(refusal(&*model, &drafting(0, some(5))), None);
-    }
     let bounded = LoadOptions { context_length: Some(20), ..Default::default() };
     let model = Checkpoint::qwen3().load(&bounded).unwrap();
-    unsupported(refusal(&*model, &drafting(2, some(11))), "context_length");
+    match refusal(&*model, &drafting(2, some(11))) {
+        Some(Error::Unsupported { what, reason }) => {
+            assert_eq!(what, "draft_tokens");
+            assert!(reason.contains("context_length"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!(refusal(&*model, &drafting(2, some(10))), None);
     assert_eq!(refusal(&*model, &some(11)), None);
     let many = refusal(&*model, &drafting(65, some(5))).unwrap().to_string();
     assert!(many.contains("draft_tokens") && many.contains("above 64"), "{many}");
+}
+
+#[test]
+fn recurrent_states_go_back_to_what_was_drawn() {
+    let (mut verified, mut accepted) = (0, 0);
+    for (name, hybrid) in [
+        ("hybrid", Checkpoint::hybrid as fn(usize) -> Checkpoint),
+        ("convolutions", Checkpoint::convolutions),
+        ("falcon_h1", Checkpoint::falcon_h1),
+    ] {
+        let model = hybrid(4).load(&verifying()).unwrap();
+        for options in [some(90), drawn(60, 3)] {
+            for (salt, count) in [(1, 1), (2, 3), (3, 8)] {
+                let prompt = repeated(salt, 40);
+                let without = run(&*model, &prompt, &options);
+                let with = run(&*model, &prompt, &drafting(count, options.clone()));
+                assert_eq!(ids(&with), ids(&without), "{name}, {count} draft tokens, {options:?}");
+                verified += with.2.draft_tokens;
+                accepted += with.2.accepted_draft_tokens;
+            }
+        }
+    }
+    assert!(accepted > 0 && verified > accepted, "{accepted} of {verified} accepted");
 }
 
 /// Requests at once: salt and length of a prompt, tokens, draft tokens, and whether it is
@@ -151,24 +173,27 @@ fn requests() -> impl Strategy<Value = Requests> {
     prop::collection::vec(request, 2..8)
 }
 
-/// Models whose states can be cut back.
-fn kinds() -> [Checkpoint; 4] {
+/// Models whose states can be cut back, and those whose states go back to copies.
+fn kinds() -> [Checkpoint; 6] {
     let sliding = Checkpoint::with_sizes(2, 8, 16)
         .config("use_sliding_window", json!(true))
         .config("sliding_window", json!(12));
-    [Checkpoint::with_sizes(2, 8, 16), sliding, Checkpoint::latent(2), Checkpoint::lending()]
+    let (hybrid, both) = (Checkpoint::hybrid(4), Checkpoint::falcon_h1(4));
+    let plain = Checkpoint::with_sizes(2, 8, 16);
+    [plain, sliding, Checkpoint::latent(2), Checkpoint::lending(), hybrid, both]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn rows_with_drafts_are_what_they_are_alone_without(
         requests in requests(),
-        kind in 0..4usize,
+        kind in 0..6usize,
         slots in 1..8usize,
         kv_bits in prop::option::of(prop::sample::select(vec![4, 8])),
         kept in 1..60u64,
+        batch_invariant in any::<bool>(),
     ) {
         let checkpoint = &kinds()[kind];
         // A head of four values is not packed.
@@ -178,6 +203,7 @@ proptest! {
         let shared = LoadOptions {
             prefix_cache: Some(kept * 16_384),
             parallel_slots: Some(slots),
+            batch_invariant,
             ..plain
         };
         let with = checkpoint.load(&shared).unwrap();

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inference_core::{GenerateOptions, Prompt, TextModel};
+use inference_core::{GenerateMetrics, GenerateOptions, Prompt, TextModel};
 use serde::Serialize;
 
 use super::step::Step;
@@ -26,9 +26,28 @@ pub struct Measured {
     /// For several requests at once.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
+    /// The draft tokens, in answers that are measured with them.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<Drafts>,
     /// The parts of a decode step's time, where they are asked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
+}
+
+/// The draft tokens of all measured runs.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Drafts {
+    /// Those that were verified.
+    pub draft_tokens: usize,
+    /// Those of them that were drawn.
+    pub accepted_draft_tokens: usize,
+}
+
+impl Drafts {
+    fn add(&mut self, metrics: &GenerateMetrics) {
+        self.draft_tokens += metrics.draft_tokens;
+        self.accepted_draft_tokens += metrics.accepted_draft_tokens;
+    }
 }
 
 /// The rate and the times of several requests at once.
@@ -71,6 +90,10 @@ pub struct Bench<'a> {
     pub model: &'a dyn TextModel,
     /// How often each test is measured.
     pub repeat: usize,
+    /// The most draft tokens of a pass.
+    pub draft_tokens: usize,
+    /// The temperature of draws.
+    pub temperature: f32,
     /// The time of a decode step is split into its parts.
     pub breakdown: bool,
 }
@@ -79,7 +102,7 @@ pub struct Bench<'a> {
 struct Arrivals {
     asked: Instant,
     at: Vec<Instant>,
-    peak: u64,
+    metrics: GenerateMetrics,
 }
 
 impl Bench<'_> {
@@ -101,10 +124,19 @@ impl Bench<'_> {
     /// The model's.
     pub fn decode(&self, tokens: usize, depth: usize) -> Result<Measured> {
         let at = if depth > 0 { format!("@d{depth}") } else { String::new() };
-        self.measure(format!("tg{tokens}{at}"), |run| {
+        let mut drafts = Drafts::default();
+        let measured = self.measure(format!("tg{tokens}{at}"), |run| {
             let metrics = self.generate(run, depth.max(1), tokens + 1)?;
+            if run > WARM_UP {
+                drafts.add(&metrics);
+            }
             Ok((metrics.decode_tokens_per_second(), metrics.peak_memory_bytes))
-        })
+        })?;
+        Ok(Measured { drafts: self.told(drafts), ..measured })
+    }
+
+    fn told(&self, drafts: Drafts) -> Option<Drafts> {
+        (self.draft_tokens > 0).then_some(drafts)
     }
 
     /// `requests` at once.
@@ -113,6 +145,7 @@ impl Bench<'_> {
     /// The model's.
     pub fn together(&self, requests: usize, prompt: usize, new: usize) -> Result<Measured> {
         let (mut waits, mut gaps, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let mut drafts = Drafts::default();
         let name = format!("c{requests} pp{prompt}+tg{new}");
         let mut measured = self.measure(name, |run| {
             let all = self.at_once(run, requests, prompt, new)?;
@@ -134,8 +167,9 @@ impl Bench<'_> {
                 );
                 let pairs = all.iter().flat_map(|one| one.at.windows(2));
                 gaps.extend(pairs.map(|pair| seconds(pair[0], pair[1])));
+                all.iter().for_each(|one| drafts.add(&one.metrics));
             }
-            let peak = all.iter().map(|one| one.peak).max().unwrap_or(0);
+            let peak = all.iter().map(|one| one.metrics.peak_memory_bytes).max().unwrap_or(0);
             let time = began.zip(ended).map_or(0.0, |(began, ended)| seconds(began, ended));
             Ok((if time > 0.0 { count as f64 / time } else { 0.0 }, peak))
         })?;
@@ -144,6 +178,7 @@ impl Bench<'_> {
             time_to_first_token_seconds: Spread::of(waits),
             time_per_token_seconds: Spread::of(gaps),
         });
+        measured.drafts = self.told(drafts);
         Ok(measured)
     }
 
@@ -167,17 +202,20 @@ impl Bench<'_> {
         let stddev = (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt();
         let times = self.model.status().step_times.since(&before);
         let step = self.breakdown.then(|| Step::of(&times));
-        let together = None;
-        Ok(Measured { test, tokens_per_second, stddev, samples, peak_memory_bytes, together, step })
+        Ok(Measured {
+            test,
+            tokens_per_second,
+            stddev,
+            samples,
+            peak_memory_bytes,
+            together: None,
+            drafts: None,
+            step,
+        })
     }
 
-    fn generate(
-        &self,
-        run: usize,
-        prompt: usize,
-        new: usize,
-    ) -> Result<inference_core::GenerateMetrics> {
-        let mut generation = self.model.generate(&self.ids(run, prompt), &options(new))?;
+    fn generate(&self, run: usize, prompt: usize, new: usize) -> Result<GenerateMetrics> {
+        let mut generation = self.model.generate(&self.ids(run, prompt), &self.options(new))?;
         for token in generation.by_ref() {
             token?;
         }
@@ -198,15 +236,16 @@ impl Bench<'_> {
             let one = |number: usize| {
                 scope.spawn(move || {
                     let ids = self.ids(run * requests + number, prompt);
-                    let mut arrivals = Arrivals { asked: Instant::now(), at: Vec::new(), peak: 0 };
-                    let mut generation = self.model.generate(&ids, &options(new))?;
+                    let (asked, metrics) = (Instant::now(), GenerateMetrics::default());
+                    let mut arrivals = Arrivals { asked, at: Vec::new(), metrics };
+                    let mut generation = self.model.generate(&ids, &self.options(new))?;
                     for token in generation.by_ref() {
                         token?;
                         arrivals.at.push(Instant::now());
                     }
                     self.check(prompt, arrivals.at.len(), new)?;
                     if let Some(outcome) = generation.outcome() {
-                        arrivals.peak = outcome.metrics.peak_memory_bytes;
+                        arrivals.metrics = outcome.metrics.clone();
                     }
                     Ok(arrivals)
                 })
@@ -230,6 +269,16 @@ impl Bench<'_> {
         )))
     }
 
+    fn options(&self, new: usize) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: Some(new),
+            temperature: Some(self.temperature),
+            draft_tokens: self.draft_tokens,
+            ignore_eos: true,
+            ..GenerateOptions::default()
+        }
+    }
+
     /// Ids that look random and differ from run to run, so that no cache knows them.
     fn ids(&self, run: usize, count: usize) -> Prompt {
         let vocab = self.model.info().vocab_size.max(1) as u64;
@@ -238,15 +287,6 @@ impl Bench<'_> {
             ((mixed >> 32) % vocab) as u32
         };
         Prompt::Ids((0..count).map(id).collect())
-    }
-}
-
-fn options(new: usize) -> GenerateOptions {
-    GenerateOptions {
-        max_tokens: Some(new),
-        temperature: Some(0.0),
-        ignore_eos: true,
-        ..GenerateOptions::default()
     }
 }
 

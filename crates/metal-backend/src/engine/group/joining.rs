@@ -15,7 +15,7 @@ impl Group {
     /// # Errors
     /// Those of MLX, which end the whole group.
     pub fn can_join_pass(&mut self, served: &Served, dispatcher: &mut Dispatcher) -> Result<bool> {
-        if self.drafts() || !self.caches.can_join() || !self.any_goes_on(&served.model) {
+        if !self.caches.can_join() || !self.any_goes_on(&served.model) {
             return Ok(false);
         }
         self.make_longer(dispatcher)?;

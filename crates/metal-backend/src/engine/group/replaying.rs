@@ -4,7 +4,6 @@
 use mlx_ffi::{Indices, eval_all};
 
 use super::super::dispatcher::Dispatcher;
-use super::super::memory::Budget;
 use super::super::served::Served;
 use super::Group;
 use crate::error::Result;
@@ -29,8 +28,9 @@ impl Group {
     /// # Errors
     /// Those of MLX, which end the row.
     pub(super) fn replay(&mut self, served: &Served, dispatcher: &mut Dispatcher) -> Result<()> {
-        if self.drafts() {
-            return self.replay_with_draft(served);
+        let drafts = self.rows[0].drafts.as_ref();
+        if let Some(counts) = drafts.and_then(|drafts| drafts.pass_behind(self.held())) {
+            return self.replay_with_draft(served, counts, dispatcher);
         }
         self.make_longer(dispatcher)?;
         let id = self.rows[0].ids[self.held()];
@@ -39,19 +39,27 @@ impl Group {
         Ok(eval_all([&hidden])?)
     }
 
-    fn replay_with_draft(&mut self, served: &Served) -> Result<()> {
-        let (model, held) = (&served.model, self.held());
-        let factors = self.caches.rope_factors();
-        let row = &self.rows[0];
-        let (known, taken) = row.ids.split_at(held + 1);
-        let fits = |length| model.rope_factors(length) == factors;
-        let draft = row.draft_behind(known, Budget::most_drafts(1), fits).to_vec();
-        let accepted = draft.iter().zip(taken).take_while(|(draft, taken)| draft == taken).count();
-        let ids = [&known[held..], &draft].concat();
-        let ids = Indices::from_u32(&ids, &[1, 1 + draft.len() as i32])?;
-        let mut pass = model.begin(&ids, &self.caches)?;
-        model.advance(&mut pass, &mut self.caches, usize::MAX)?;
-        eval_all(self.caches.arrays().chain([pass.h()]))?;
-        Ok(self.caches.truncate(&[(draft.len() - accepted) as i32])?)
+    /// The pass that verified so many draft tokens, of which so many were drawn. What the others
+    /// were is nobody's business: nothing that stays depends on them.
+    fn replay_with_draft(
+        &mut self,
+        served: &Served,
+        (verified, accepted): (usize, usize),
+        dispatcher: &mut Dispatcher,
+    ) -> Result<()> {
+        let held = self.held();
+        // Recurrent states are what a pass over the drawn ones left.
+        let repeats = self.caches.need_snapshots();
+        let verified = if repeats { accepted } else { verified };
+        let drawn = self.rows[0].ids[held..].iter().take(1 + accepted).copied();
+        let ids: Vec<u32> = drawn.chain(std::iter::repeat_n(0, verified - accepted)).collect();
+        let (hidden, _) = self.compute_several(&served.model, &ids, 1 + verified, dispatcher)?;
+        eval_all(self.caches.arrays().chain([&hidden]))?;
+        dispatcher.wait()?;
+        dispatcher.rest();
+        match verified - accepted {
+            0 => Ok(()),
+            count => Ok(self.caches.truncate(&[count as i32])?),
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! One step of all rows of a batch.
 
+use std::time::Instant;
+
 use mlx_ffi::{Array, async_eval, ops};
 
 use super::super::ahead::Ahead;
@@ -34,8 +36,17 @@ impl Group {
             self.replay(served, dispatcher)?;
             return Ok(Stepped { left: Vec::new(), result: Ok(()) });
         }
-        if self.drafts() && self.drawn.is_none() {
-            return self.step_with_drafts(served, (prefixes, dispatcher), clock);
+        match (self.draft_length(served, clock), &self.drawn) {
+            (0, _) => {}
+            (length, None) => {
+                return self.verify_drafts(served, (prefixes, dispatcher), length, clock);
+            }
+            // What was drawn is read first: the draft may go on behind it.
+            (_, Some(_)) => {
+                let read = self.take_step(false, served, (prefixes, Some(dispatcher)), clock)?;
+                self.refresh();
+                return Ok(read);
+            }
         }
         let any_goes_on = self.any_goes_on(&served.model);
         if any_goes_on {
@@ -49,7 +60,6 @@ impl Group {
     pub fn can_step_behind(&self, served: &Served) -> bool {
         served.keeps_slots
             && self.sparse <= SPARSE_STEPS
-            && !self.drafts()
             && !self.replays(served)
             && self.caches.have_room()
             && self.any_goes_on(&served.model)
@@ -149,10 +159,18 @@ impl Group {
         if let Some(unread) = &unread {
             served.ranks.have_computed(&unread.draws.ids)?;
         }
+        let rows = self.rows.len();
         let left = match served.ranks.follow() {
             true => self.follow(unread)?,
             false => self.read(model, unread, clock)?,
         };
+        let now = Instant::now();
+        if let Some(before) = self.last_read.take() {
+            clock.costs.note(rows, 1, now.saturating_duration_since(before));
+        }
+        // What follows a pass of prompts takes longer than a step.
+        self.last_verified = None;
+        self.last_read = logits.as_ref().filter(|_| dispatcher.is_some()).map(|_| now);
         let left = served.ranks.exits(&mut self.rows, left)?;
         self.fresh.clear();
         self.keep_ended(&left, served, prefixes)?;

@@ -125,7 +125,7 @@ impl Scheduler<'_> {
     fn begin(&mut self, mut job: Job, max_tokens: usize) {
         let total = job.ids.len() + max_tokens;
         if job.options.draft_tokens > 0
-            && !self.served.specs.iter().all(|spec| spec.can_truncate(total))
+            && !self.served.specs.iter().all(|spec| spec.can_go_back(total))
         {
             self.shared.leave();
             job.output.into_inner().fail(Error::Unsupported {

@@ -77,7 +77,7 @@ impl Scheduler<'_> {
         if takes_none || !self.served.keeps_slots {
             return 0;
         }
-        let rows = self.prefills.iter().flat_map(Prefill::rows).filter(|row| row.draft_tokens == 0);
+        let rows = self.prefills.iter().flat_map(Prefill::rows).filter(|row| row.drafts.is_none());
         let waiting: Vec<usize> = rows.map(Scheduler::ahead).collect();
         let own = group.rows().iter().chain(joining).map(Scheduler::ahead);
         let longest = own.chain(waiting.iter().copied()).max().unwrap_or(0);
@@ -100,7 +100,7 @@ impl Scheduler<'_> {
             rows.iter().map(|row| self.served.budget.caches(1, row.ids.len())).collect()
         };
         // Rows without drafts would wait for those with them.
-        let draft = rows.iter().any(|row| row.draft_tokens > 0);
+        let draft = rows.iter().any(|row| row.drafts.is_some());
         let of_group = |group: &Group| {
             let is_alike = group.caches().rope_factors() == caches.rope_factors();
             let can_join = group.caches().can_join() && is_alike && group.drafts() == draft;

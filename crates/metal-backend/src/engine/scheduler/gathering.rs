@@ -96,7 +96,7 @@ impl Scheduler<'_> {
     pub(super) fn batches(&self) -> Vec<Batch> {
         let budget = &self.served.budget;
         let of_group = |group: &Group| {
-            let draft = group.rows().iter().map(|row| row.draft_tokens).max().unwrap_or(0);
+            let draft = group.rows().iter().map(|row| row.most_drafts()).max().unwrap_or(0);
             let ahead = |row: &Row| Scheduler::ahead(row) + draft;
             let of_row = |row: &Row| Decoding {
                 started: self.reading.since(row.started()),
@@ -162,7 +162,7 @@ impl Scheduler<'_> {
             context: self.served.context_length,
             report: 0,
             sight: self.served.sight_bytes(row.scene.as_deref()),
-            draft: row.draft_tokens,
+            draft: row.most_drafts(),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::sampling::Sampler;
 use crate::weights::Checkpoint;
 
 /// The model of the fixtures, served.
-fn served(options: &EngineOptions) -> Served {
+pub(super) fn served(options: &EngineOptions) -> Served {
     let LoadedModel { model, specs, storage, description, dtype_size, .. } =
         load::load(options, &Checkpoint::open(&options.files).unwrap(), None).unwrap();
     let sizes = (u64::MAX / 4, 512, 512);
@@ -60,7 +60,7 @@ fn request(served: &Served, number: usize, may_draw: bool) -> (Prefill, Generati
 /// The tokens of requests, each by itself.
 fn alone(served: &Served, count: usize) -> Vec<Vec<String>> {
     let mut dispatcher = Dispatcher::default();
-    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
+    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start(true));
     let of = |number| {
         let (mut prefill, generation) = request(served, number, false);
         let layers = served.model.layers.len();
@@ -187,7 +187,7 @@ fn beside(
     dispatcher: &mut Dispatcher,
     steps: Steps,
 ) -> Vec<Vec<String>> {
-    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
+    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start(true));
     let layers = served.model.layers.len();
     let mut beside = 0;
     let (mut group, mut generations) = (None::<Group>, Vec::new());
@@ -280,7 +280,7 @@ fn rows_take_the_slots_of_others_and_say_what_they_say_alone() {
         advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
         (prefill.end_chunk(&mut Dispatcher::default()).unwrap().unwrap(), generation)
     };
-    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start());
+    let (mut prefixes, mut clock) = (PrefixCache::new(0, Box::new(Ok)), StepClock::start(true));
     let mut dispatcher = Dispatcher::default();
     let mut step = |group: &mut Group, served: &Served| {
         let Stepped { left, result } =
