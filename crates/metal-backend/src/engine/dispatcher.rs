@@ -158,9 +158,9 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Takes a pass that verifies drafts through all layers; all of its positions are its
-    /// [`Tail`](crate::layers::Tail). One whose form recurs is captured. Returns true when others
-    /// like it will be computed as it was.
+    /// Takes a pass over rows that decode, of several positions each, through all layers. One whose
+    /// form recurs, and whose [`Tail`](crate::layers::Tail) is all of its positions, is captured.
+    /// Returns true when others like it will be computed as it was.
     ///
     /// # Errors
     /// Those of MLX and of CUDA.
@@ -367,6 +367,12 @@ impl Dispatcher {
     /// Returns true when anything is captured.
     pub fn keeps_any(&self) -> bool {
         self.captures.keeps_any() || self.verifying.keeps_any()
+    }
+
+    /// Gives up captures that hold the buffers of a row that decodes, before they are replaced or
+    /// free.
+    pub fn forget_staying(&mut self) {
+        self.verifying.forget_staying();
     }
 
     /// Gives up all captures.

@@ -131,8 +131,9 @@ impl Group {
         more: More,
         dispatcher: &mut Dispatcher,
     ) -> Result<()> {
-        // The capture holds the buffers that are about to be replaced.
+        // Captures hold the buffers that are about to be replaced.
         self.capture.forget();
+        dispatcher.forget_staying();
         let made =
             self.caches.rearrange(&self.slots, others, more, |written| dispatcher.write(written));
         self.renumber();
@@ -178,6 +179,12 @@ impl Group {
     /// The rows, to take note of what happens around them.
     pub fn rows_mut(&mut self) -> &mut [Row] {
         &mut self.rows
+    }
+
+    /// Forgets when the pass before ended: where something else is computed between, the next one's
+    /// time says nothing about others.
+    pub fn forget_times(&mut self) {
+        (self.last_read, self.last_verified) = (None, None);
     }
 
     /// Returns true when a row asks for drafts.
@@ -231,7 +238,8 @@ impl Group {
             return Ok(());
         }
         let all = 0..self.rows.len();
-        let full = all.filter(|at| PrefixCache::fills_a_block(self.rows[*at].ids.len()));
+        let held = |at: usize| self.caches.offsets()[self.slots[at]] as usize;
+        let full = all.filter(|at| PrefixCache::fills_a_block(held(*at)));
         self.keep_prefixes(full, served, prefixes)
     }
 

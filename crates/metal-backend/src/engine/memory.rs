@@ -267,9 +267,11 @@ impl Budget {
         }
         let positions = (rows * (1 + longest)).min(DRAFTED_POSITIONS);
         let scores = self.score_bytes * (positions * tokens) as u64;
-        // Recurrent states are copied before it.
+        // Recurrent states are copied before it, and all of them behind it where rows end at
+        // different places.
         let copies = rows as u64 * self.layers.iter().map(|of| of.exact_bytes(0)).sum::<u64>();
-        self.activations(positions as u64) + self.answers(positions) + scores + copies
+        let moved = if copies > 0 && rows > 1 { self.caches(rows, tokens) } else { 0 };
+        self.activations(positions as u64) + self.answers(positions) + scores + copies + moved
     }
 }
 

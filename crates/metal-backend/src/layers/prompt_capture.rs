@@ -59,9 +59,9 @@ impl PassForm {
     }
 }
 
-/// The captured passes of prompts. Their buffers are other ones each time, and captures follow
-/// them. Where ranks sum on GPUs, all of them capture the same passes and replay them at the same
-/// times.
+/// The captured passes of several positions. The buffers of prompts are other ones each time, and
+/// captures follow them. Where ranks sum on GPUs, all of them capture the same passes and replay
+/// them at the same times.
 #[derive(Debug, Default)]
 pub(crate) struct PromptCaptures {
     /// Those ranks.
@@ -238,7 +238,8 @@ impl PromptCaptures {
             _ => false,
         };
         if is_of_others && self.ranks.is_none() {
-            if let Some(known) = self.known.last_mut() {
+            // Those of a row that decodes go on writing elsewhere.
+            if let Some(known) = self.known.last_mut().filter(|_| !self.stays) {
                 known.captured = captured;
             }
             return Ok(None);
@@ -326,6 +327,16 @@ impl PromptCaptures {
     /// Returns true when anything is captured.
     pub fn keeps_any(&self) -> bool {
         self.known.iter().any(|known| known.captured.is_some())
+    }
+
+    /// Gives up captures that hold the buffers of a row, which are about to be replaced or to be
+    /// free. The next pass is captured again.
+    pub fn forget_staying(&mut self) {
+        for known in self.known.iter_mut().filter(|known| known.form.rows == 1) {
+            if self.stays && known.captured.take().is_some() {
+                known.until_tried = 1;
+            }
+        }
     }
 
     /// Gives all captures up.

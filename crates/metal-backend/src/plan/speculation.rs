@@ -70,6 +70,13 @@ pub(crate) struct Drafted {
 }
 
 impl Drafted {
+    /// The tokens that a pass gives which verifies up to so many draft tokens, its own draw
+    /// included. Where a step is in flight, its draw has to be that of the draft, too.
+    fn tokens(&self, length: usize, in_flight: bool) -> f64 {
+        let more = self.acceptance.tokens(self.length.min(length)) - 1.0;
+        1.0 + if in_flight { self.acceptance.rate() * more } else { more }
+    }
+
     /// How likely it is that so many tokens are drawn as they were drafted.
     fn all_drawn(&self, length: usize) -> f64 {
         if self.length < length { 0.0 } else { self.acceptance.rate().powi(length as i32) }
@@ -127,10 +134,14 @@ impl PassCosts {
         PassCosts { on_gpu, passes: 0, measured: BTreeMap::new() }
     }
 
-    /// Takes note of a pass that took longer than others will.
-    pub fn note_try(&mut self, rows: usize, positions: usize) {
-        self.passes += 1;
+    /// Takes note of a pass that took longer than others are expected to: of its time only where
+    /// others of its length were measured.
+    pub fn note_try(&mut self, rows: usize, positions: usize, took: Duration) {
         let measured = self.measured.entry((class(rows), positions)).or_default();
+        if measured.count > 0 {
+            return self.note(rows, positions, took);
+        }
+        self.passes += 1;
         (measured.tries, measured.last) = (measured.tries + 1, self.passes);
     }
 
@@ -153,7 +164,7 @@ impl PassCosts {
         let without = LEAST_GAIN * rows.len() as f64 / step;
         let lengths = LENGTHS.into_iter().filter(|length| *length < most).chain([most]);
         let rates = lengths.filter(|length| (1..=longest).contains(length)).map(|length| {
-            let tokens = rows.iter().map(|row| row.acceptance.tokens(row.length.min(length)));
+            let tokens = rows.iter().map(|row| row.tokens(length, verifying.switch));
             let pass = self.seconds(rows.len(), 1 + length, step);
             let not_all = 1.0 - rows.iter().map(|row| row.all_drawn(length)).product::<f64>();
             let again = if verifying.repeat { not_all * pass } else { 0.0 };
@@ -312,7 +323,7 @@ mod tests {
         (0..FEWEST).for_each(|_| costs.note(1, 1, STEP));
         for _ in 0..TRIES {
             assert_eq!(costs.draft_length(&row, 1, NOTHING), 1);
-            costs.note_try(1, 2);
+            costs.note_try(1, 2, STEP);
         }
         for _ in 0..3 {
             for _ in 0..=BETWEEN_TRIES {
@@ -320,7 +331,7 @@ mod tests {
                 costs.note(1, 1, STEP);
             }
             assert_eq!(costs.draft_length(&row, 1, NOTHING), 1);
-            costs.note_try(1, 2);
+            costs.note_try(1, 2, STEP);
         }
         (0..=BETWEEN_TRIES).for_each(|_| costs.note(1, 1, STEP));
         (0..FEWEST).for_each(|_| costs.note(1, 2, STEP));

@@ -114,24 +114,26 @@ impl Group {
         let took = now.saturating_duration_since(began);
         match is_usual {
             true => clock.costs.note(rows, positions, took),
-            false => clock.costs.note_try(rows, positions),
+            false => clock.costs.note_try(rows, positions, took),
         }
         self.last_verified = Some(now);
-        match before {
-            None => self.take_back(&accepted, length, dispatcher)?,
-            Some(_) if accepted.iter().all(|count| *count == length) => {}
-            Some(before) => {
-                self.caches.go_back(before, positions as i32)?;
-                self.compute_drawn(model, &held, &accepted, dispatcher)?;
-            }
-        }
-        self.keep_ended(&left, served, prefixes)?;
+        // Whatever fails from now on, rows that have ended leave.
+        let kept = match before {
+            None => self.take_back(&accepted, length, dispatcher),
+            Some(_) if accepted.iter().all(|count| *count == length) => Ok(()),
+            Some(before) => self
+                .caches
+                .go_back(before, positions as i32)
+                .map_err(Into::into)
+                .and_then(|()| self.compute_drawn(model, &held, &accepted, dispatcher)),
+        };
+        let kept = kept.and_then(|()| Ok(self.keep_ended(&left, served, prefixes)?));
         let mut out = Vec::with_capacity(left.len());
         for (at, exit) in left.into_iter().rev() {
             out.push((self.unseat(at).0, exit));
         }
         self.refresh();
-        let result = self.go_on(served, (None, None), Some(dispatcher), clock);
+        let result = kept.and_then(|()| self.go_on(served, (None, None), Some(dispatcher), clock));
         Ok(Stepped { left: out, result })
     }
 
@@ -164,7 +166,7 @@ impl Group {
         if accepted.iter().all(|count| *count == accepted[0]) {
             return Ok(self.caches.truncate(&counts)?);
         }
-        // The capture holds the buffers that are about to be replaced.
+        // Captures hold the buffers that are about to be replaced.
         let was_captured = self.capture.is_captured();
         self.capture.forget();
         let more = self.more(0, self.rows.iter());
@@ -201,7 +203,8 @@ impl Group {
         if !is_even {
             let rows = accepted.iter().map(|count| (longest - count) as i32).enumerate();
             self.capture.forget();
-            self.caches = self.caches.copies(&rows.collect::<Vec<_>>(), ROOM)?;
+            let room = self.more(0, self.rows.iter()).positions.max(ROOM);
+            self.caches = self.caches.copies(&rows.collect::<Vec<_>>(), room)?;
             dispatcher.write(&self.caches.arrays().collect::<Vec<_>>())?;
         }
         Ok(())

@@ -36,17 +36,18 @@ impl Group {
             self.replay(served, dispatcher)?;
             return Ok(Stepped { left: Vec::new(), result: Ok(()) });
         }
-        match (self.draft_length(served, clock), &self.drawn) {
-            (0, _) => {}
-            (length, None) => {
-                return self.verify_drafts(served, (prefixes, dispatcher), length, clock);
-            }
+        // A row that is computed by itself takes the passes that it would take again: each is
+        // decided on when all ids before it are known.
+        let reads_first = served.alone && self.drafts() && self.drawn.is_some();
+        let length = if reads_first { 0 } else { self.draft_length(served, clock) };
+        if reads_first || length > 0 && self.drawn.is_some() {
             // What was drawn is read first: the draft may go on behind it.
-            (_, Some(_)) => {
-                let read = self.take_step(false, served, (prefixes, Some(dispatcher)), clock)?;
-                self.refresh();
-                return Ok(read);
-            }
+            let read = self.take_step(false, served, (prefixes, Some(dispatcher)), clock)?;
+            self.refresh();
+            return Ok(read);
+        }
+        if length > 0 {
+            return self.verify_drafts(served, (prefixes, dispatcher), length, clock);
         }
         let any_goes_on = self.any_goes_on(&served.model);
         if any_goes_on {

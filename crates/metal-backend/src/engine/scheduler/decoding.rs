@@ -145,6 +145,7 @@ impl Scheduler<'_> {
         }
         self.groups.retain(|group| !group.rows().is_empty());
         if gives_up {
+            self.dispatcher.forget_staying();
             self.give_up_slots();
         }
     }
@@ -189,7 +190,10 @@ impl Scheduler<'_> {
             Ok(self.groups[at].keep_snapshots(self.served, &mut self.prefixes.cache)?)
         });
         match kept {
-            _ if self.groups[at].rows().is_empty() => drop(self.groups.remove(at)),
+            _ if self.groups[at].rows().is_empty() => {
+                self.dispatcher.forget_staying();
+                drop(self.groups.remove(at));
+            }
             Ok(()) => {}
             Err(error) => self.fail_step(at, error),
         }
@@ -226,7 +230,11 @@ impl Scheduler<'_> {
                 at += 1;
                 continue;
             }
+            let is_alone = self.groups.len() == 1 && self.prefills.is_empty();
             let (group, clock) = (&mut self.groups[at], &mut self.clock);
+            if !is_alone {
+                group.forget_times();
+            }
             let (prefixes, dispatcher) = (&mut self.prefixes.cache, &mut self.dispatcher);
             let step = caught(|| group.step(self.served, (prefixes, dispatcher), clock));
             let count = self.groups.len();

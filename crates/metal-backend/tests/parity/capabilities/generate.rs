@@ -1,8 +1,8 @@
 //! The options of a generation, and what each does to one.
 
 use inference_core::{
-    CancelToken, Constraint, Error, Feature, FinishReason, GenerateOptions, PenaltyScope, Prompt,
-    ReasoningMarks, TextModel, Token, Xtc,
+    CancelToken, Constraint, Error, Feature, FinishReason, GenerateOptions, LoadOptions,
+    PenaltyScope, Prompt, ReasoningMarks, TextModel, Token, Xtc,
 };
 
 use super::{Walk, prompt};
@@ -139,6 +139,14 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     let vocab_size = model.info().vocab_size;
     // Two tokens may be equally likely.
     let is_best = |with: &Seen| with.tokens[0].logprob == best.tokens[0].logprob;
+    // Where rows are computed alone, each draft is verified, whether that pays or not.
+    let by_itself = LoadOptions { batch_invariant: true, ..LoadOptions::default() };
+    let by_itself = walk.checkpoint.load(by_itself);
+    let without = seen(&*by_itself, &plain, &forced(letter)).unwrap();
+    let drafted = GenerateOptions { draft_tokens, ..forced(letter) };
+    let drafted = seen(&*by_itself, &plain, &drafted);
+    let is_seen = |with: Seen| with.ids() == without.ids() && with.accepted_draft_tokens > 0;
+    walk.option("draft_tokens", Some(Feature::DraftTokens), drafted.map(is_seen));
     let mut check = |option: &str,
                      feature,
                      ids: &[u32],
@@ -316,14 +324,6 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         &plain,
         [quiet.clone(), GenerateOptions { logits, ..quiet }],
         &|with, _| with.tokens[0].logits.as_ref().is_some_and(|logits| logits.len() == vocab_size),
-    );
-
-    check(
-        "draft_tokens",
-        Some(Feature::DraftTokens),
-        &plain,
-        [forced(letter), GenerateOptions { draft_tokens, ..forced(letter) }],
-        &|with, without| with.ids() == without.ids() && with.accepted_draft_tokens > 0,
     );
 
     let held = Some(Feature::Constraint);
