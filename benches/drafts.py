@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What drafts are worth on answers of a model: tokens a second with them, by those without, in turns.
 
-  python benches/drafts.py ML MODEL [--tokens 160] [--turns 3] [--drafts 4,8]
+  python benches/drafts.py ML MODEL [--tokens 160] [--turns 3] [--drafts 4,8] [--flag=--batch-invariant]
 
 ML is the program, MODEL what `ml generate --model` takes. An answer repeats code of its prompt; the others are a list, numbers and a story.
 Each line has the median of the turns, the draft tokens that were verified and accepted, and whether the text is that without drafts.
@@ -29,7 +29,7 @@ PROMPTS = {
 
 
 def answer(args, prompt, drafts):
-    command = [args.ml, "generate", "--model", args.model, "--max-tokens", str(args.tokens), "--temperature", "0", "--json"]
+    command = [args.ml, "generate", "--model", args.model, "--max-tokens", str(args.tokens), "--temperature", "0", "--json"] + args.flag
     done = subprocess.run(command + ["--draft-tokens", str(drafts), prompt], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
@@ -43,6 +43,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--drafts", default="4,8")
+    parser.add_argument("--flag", action="append", default=[], help="one more for `ml generate`")
     args = parser.parse_args()
     lengths = [0] + [int(length) for length in args.drafts.split(",")]
     for name, prompt in PROMPTS.items():
