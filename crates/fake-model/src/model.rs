@@ -334,6 +334,11 @@ impl TextModel for FakeModel {
             show(message, &mut text, &mut shown);
         }
         let thinking = chat.template_kwargs.iter().find(|(name, _)| name == "enable_thinking");
+        if chat.continue_final_message
+            && messages.last().is_none_or(|last| last.role != Role::Assistant)
+        {
+            return Err(Error::Prompt("the last message is not the assistant's".into()));
+        }
         if let (true, Some((_, value))) = (self.thinks, thinking) {
             text.push_str(&format!("{value:?}"));
         }

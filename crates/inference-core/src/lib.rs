@@ -29,6 +29,7 @@ mod answer;
 mod backend;
 mod cancel;
 mod capability;
+mod chat_options;
 mod discover;
 mod embedding_model;
 mod embedding_request;
@@ -58,6 +59,7 @@ pub use answer::{Answer, AnswerReader, AnswerStep, Answering, Piece, PlainReader
 pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
+pub use chat_options::ChatOptions;
 pub use discover::{
     DiscoveredModel, ModelKind, discover, is_gguf, is_gguf_model, model_kind, unfinished,
 };
@@ -81,8 +83,7 @@ pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTim
 pub use model::TextModel;
 pub use model_info::{ModelInfo, Packing, SpecialToken, StoredAs};
 pub use options::{
-    ChatOptions, ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks,
-    Xtc,
+    ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks, Xtc,
 };
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};

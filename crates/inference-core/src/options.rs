@@ -198,7 +198,9 @@ pub enum Constraint {
     /// `minProperties`, `maxProperties`; `items`, `prefixItems`, `additionalItems`, `minItems`,
     /// `maxItems`; `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`;
     /// `minLength`, `maxLength`, `pattern`, `format`; `anyOf`, `allOf`, `oneOf` (whose alternatives
-    /// must not overlap); `$ref` within the schema, recursive ones included. Formats are
+    /// must not overlap); `$ref` within the schema, recursive ones included. An object that lists
+    /// `properties` has no others unless the schema speaks of them: small models go on with keys of
+    /// their own where they may. Formats are
     /// `date-time`, `time`, `date`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid`, `uri`
     /// and are held by their form alone: the 29th of February of any year is a date.
     JsonSchema(Value),
@@ -206,7 +208,8 @@ pub enum Constraint {
     /// look-around and back-references. A lazy quantifier allows what a greedy one does.
     Regex(String),
     /// A grammar in llguidance's variant of Lark: rules in lower case, terminals in upper case,
-    /// the rule `start`, `%ignore`, `%json` with a schema, special tokens as `<|name|>`.
+    /// the rule `start`, `%ignore`, `%json` with a schema, special tokens as `<|name|>`. Or one in
+    /// llama.cpp's GBNF, which begins a rule with `::=` and has the rule `root`.
     Lark(String),
 }
 
@@ -397,24 +400,6 @@ impl GenerateOptions {
             }
         }
         Ok(())
-    }
-}
-
-/// How a conversation is rendered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChatOptions {
-    /// Tool definitions, as the chat template takes them; refused where it has no place for them.
-    pub tools: Vec<Value>,
-    /// Further variables of the template, such as `enable_thinking`; one that the template does not
-    /// read is refused by its name.
-    pub template_kwargs: Vec<(String, Value)>,
-    /// End the prompt where the assistant's answer begins; otherwise after the last message.
-    pub add_generation_prompt: bool,
-}
-
-impl Default for ChatOptions {
-    fn default() -> Self {
-        ChatOptions { tools: Vec::new(), template_kwargs: Vec::new(), add_generation_prompt: true }
     }
 }
 

@@ -175,5 +175,14 @@ enum End {
 
 /// A mark that occurs in none of `texts`.
 pub(crate) fn free_mark<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Option<char> {
-    MARKS.into_iter().find(|mark| !texts.clone().any(|text| text.contains(*mark)))
+    free_marks(texts).0
+}
+
+/// Two marks that occur in none of `texts`.
+pub(crate) fn free_marks<'a>(
+    texts: impl Iterator<Item = &'a str> + Clone,
+) -> (Option<char>, Option<char>) {
+    let is_free = |mark: &char| !texts.clone().any(|text| text.contains(*mark));
+    let mut free = MARKS.filter(is_free);
+    (free.next(), free.next())
 }

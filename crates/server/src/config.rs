@@ -89,6 +89,9 @@ pub struct Config {
     pub embeddings: Vec<EmbeddingService>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
+    /// Refuses fields that change no answer here, such as hints for another server's engine. They
+    /// are taken otherwise, and the header `x-ml-ignored` tells of them.
+    pub strict_fields: bool,
     /// Sizes and counts.
     pub limits: Limits,
     /// Times.
@@ -108,6 +111,7 @@ impl Default for Config {
             images: None,
             embeddings: Vec::new(),
             slots: 1,
+            strict_fields: false,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
         }

@@ -157,7 +157,9 @@ impl ApiError {
     /// A field that no table knows.
     pub fn unknown_field(param: impl Into<String>) -> Self {
         let param = param.into();
-        let message = format!("unknown field `{param}`; nothing is ignored, so take it out");
+        let message = format!(
+            "unknown field `{param}`: it is not ignored, since it could change the answer; take it out"
+        );
         ApiError::new(Kind::UnknownField, message).about(param)
     }
 

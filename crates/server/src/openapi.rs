@@ -11,8 +11,9 @@ use crate::config::Limits;
 use crate::fields::table::{Effect, Field};
 use crate::http::response::json_response;
 use crate::protocol::anthropic::tables as anthropic;
+use crate::protocol::llama_server::tables as llama;
 use crate::protocol::ollama::tables as ollama;
-use crate::protocol::openai::tables;
+use crate::protocol::openai::{foreign, tables};
 use crate::protocol::own::tables as own;
 use crate::protocol::responses::tables as responses_of;
 use crate::run::state::State;
@@ -32,7 +33,7 @@ const POSTS: &[Endpoint] = &[
     Endpoint {
         path: "/v1/chat/completions",
         about: "Answer a conversation",
-        tables: &[tables::SAMPLING, tables::CHAT],
+        tables: &[tables::SAMPLING, tables::CHAT, foreign::GENERATING, foreign::CHAT],
         answer: "ChatCompletion",
         error: "Error",
         one_of: &[],
@@ -40,7 +41,7 @@ const POSTS: &[Endpoint] = &[
     Endpoint {
         path: "/v1/completions",
         about: "Continue texts",
-        tables: &[tables::SAMPLING, tables::COMPLETIONS],
+        tables: &[tables::SAMPLING, tables::COMPLETIONS, foreign::GENERATING],
         answer: "Completion",
         error: "Error",
         one_of: &[],
@@ -150,6 +151,30 @@ const POSTS: &[Endpoint] = &[
         one_of: &[],
     },
     Endpoint {
+        path: "/completion",
+        about: "Continue a text, in the form of llama.cpp's server",
+        tables: &[tables::SAMPLING, foreign::GENERATING, llama::BOTH, llama::COMPLETION],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/infill",
+        about: "Fill in a text between two others, in the form of llama.cpp's server",
+        tables: &[tables::SAMPLING, foreign::GENERATING, llama::BOTH, llama::INFILL],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/reranking",
+        about: "The same as /v1/rerank",
+        tables: &[own::RERANK],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
         path: "/v2/rerank",
         about: "The same, under the path of Cohere's newer clients",
         tables: &[own::RERANK],
@@ -204,6 +229,10 @@ const GETS: &[(&str, &str, &str)] = &[
     ("/health", "Whether the engine answers", "application/json"),
     ("/metrics", "Counts and times for Prometheus", "application/openmetrics-text"),
     ("/openapi.json", "This description", "application/json"),
+    ("/props", "What the model is, in the form of llama.cpp's server", "application/json"),
+    ("/slots", "How many slots compute, in the form of llama.cpp's server", "application/json"),
+    ("/lora-adapters", "Adapters that a request could turn on", "application/json"),
+    ("/version", "The server's version", "application/json"),
     ("/api/version", "The version of Ollama's protocol", "application/json"),
     ("/api/tags", "The models, in Ollama's protocol", "application/json"),
     ("/api/ps", "The models that are loaded, in Ollama's protocol", "application/json"),

@@ -12,11 +12,13 @@ use axum::{Router, middleware};
 use crate::error::{ApiError, Result};
 use crate::http::address::{Paths, clipped};
 use crate::http::guard::{Guard, guard};
+use crate::http::ignored::telling_ignored;
 use crate::http::path::Name;
 use crate::http::response::text_response;
 use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
+use crate::protocol::llama_server::{completion, facts};
 use crate::protocol::ollama::{self, refused};
 use crate::protocol::openai::{chat, completions, embeddings, images, models};
 use crate::protocol::own::{classify, inspect, rerank, text};
@@ -36,6 +38,8 @@ pub fn router(state: &Arc<State>) -> Router {
         .into_iter()
         .fold(Router::new(), add)
         .fallback(nowhere)
+        // Inside of what answers before there is an answer.
+        .layer(middleware::from_fn_with_state(Arc::clone(state), telling_ignored))
         .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
         .layer(Extension(Arc::clone(&paths)))
@@ -73,6 +77,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/v1/embeddings", write(post(embeddings::create))),
         ("/v1/rerank", write(post(rerank::create))),
         ("/v2/rerank", write(post(rerank::create))),
+        ("/v1/reranking", write(post(rerank::create))),
         ("/v1/images/generations", write(post(images::generate))),
         ("/v1/images/edits", write(post(images::edit))),
         ("/v1/classify", write(post(classify::create))),
@@ -85,6 +90,12 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/api/generate", write(post(ollama::generate::create))),
         ("/api/embed", write(post(ollama::embed::create))),
         ("/api/embeddings", write(post(ollama::embed::create_one))),
+        ("/completion", write(post(completion::complete))),
+        ("/infill", write(post(completion::fill_in))),
+        ("/props", read(get(facts::props))),
+        ("/slots", read(get(facts::slots))),
+        ("/lora-adapters", read(get(facts::adapters))),
+        ("/version", read(get(facts::version))),
         ("/tokenize", write(post(text::tokenize))),
         ("/detokenize", write(post(text::detokenize))),
         ("/apply-template", write(post(text::apply_template))),

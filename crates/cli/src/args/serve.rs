@@ -144,6 +144,11 @@ pub struct ServeArgs {
     )]
     pub allowed_local_media_path: Option<PathBuf>,
 
+    /// Refuse fields of requests that change no answer here, such as hints for another server's
+    /// engine, in place of telling them in the header `x-ml-ignored`
+    #[arg(long, env = "ML_SERVE_STRICT_FIELDS", help_heading = "Access")]
+    pub strict_fields: bool,
+
     /// The server's limits.
     #[command(flatten)]
     pub limits: LimitArgs,

@@ -201,6 +201,7 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
         keys: keys(args)?,
         allowed_hosts: args.allowed_host.clone(),
         cors_origins: args.cors_origin.clone(),
+        strict_fields: args.strict_fields,
         local_media_path: media_folder(args)?,
         slots,
         limits: Limits {

@@ -55,6 +55,22 @@ impl Effort {
             (Effort::SwitchAndLevels, _) => Ok(vec![switch(true), level]),
         }
     }
+
+    /// The template's variables for thinking, or for not thinking.
+    ///
+    /// # Errors
+    /// Why the template cannot have it.
+    pub fn switched(self, on: bool) -> Result<Vec<(String, Value)>, &'static str> {
+        match self {
+            _ if !on => self.variables("none"),
+            Effort::Unknown => Err("the model's chat template knows nothing of thinking"),
+            // It always thinks.
+            Effort::Levels => Ok(Vec::new()),
+            Effort::Switch | Effort::SwitchAndLevels => {
+                Ok(vec![("enable_thinking".to_owned(), Value::from(true))])
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +88,10 @@ mod tests {
         assert_eq!(Effort::Switch.variables("none").unwrap(), off);
         assert_eq!(Effort::SwitchAndLevels.variables("none").unwrap(), off);
         assert_eq!(Effort::SwitchAndLevels.variables("low").unwrap().len(), 2);
+        let on = vec![("enable_thinking".to_owned(), Value::from(true))];
+        assert_eq!(Effort::Switch.switched(true).unwrap(), on);
+        assert_eq!(Effort::Switch.switched(false).unwrap(), off);
+        assert_eq!(Effort::Levels.switched(true).unwrap(), vec![]);
+        assert!(Effort::Unknown.switched(true).is_err() && Effort::Levels.switched(false).is_err());
     }
 }

@@ -7,12 +7,13 @@
 
 use super::call_form::{self, CallForm};
 use super::clock::LocalTime;
+use super::continuing;
 use super::conversation::{check_depth, message, strings, template_sources};
 use super::fallback::Fallback;
 use super::results;
 use super::template::ChatTemplate;
 use crate::files::{Files, Folder};
-use crate::marks::{Author, free_mark};
+use crate::marks::{Author, free_marks};
 use crate::tokenizer::guarded;
 use crate::{TextError, Tokenizer};
 use serde_json::{Map, Value as Json};
@@ -71,6 +72,8 @@ pub struct ChatInput<'a> {
     pub documents: Option<&'a [Json]>,
     /// The text ends with the beginning of an assistant's turn.
     pub add_generation_prompt: bool,
+    /// The text ends behind that of the last message, which is the assistant's.
+    pub continue_final_message: bool,
     /// Further variables for the template; they take precedence over the tokenizer's special
     /// tokens. `enable_thinking` defaults to [`Tokenizer::has_thinking`], as in mlx-lm.
     pub kwargs: Option<&'a Map<String, Json>>,
@@ -91,6 +94,7 @@ impl<'a> ChatInput<'a> {
             tools: None,
             documents: None,
             add_generation_prompt: true,
+            continue_final_message: false,
             kwargs: None,
             now,
             replaced: None,
@@ -211,14 +215,22 @@ impl ChatFormat {
     ///
     /// # Errors
     /// [`TextError::Input`] for an empty conversation, a message that is no object, or strings that
-    /// hold all 32 noncharacters U+FDD0 to U+FDEF; [`TextError::Raised`], [`TextError::Template`]
+    /// hold all 32 noncharacters U+FDD0 to U+FDEF, and for a last message that cannot go on;
+    /// [`TextError::Raised`], [`TextError::Template`]
     /// and [`TextError::TemplateBounds`] from the template; [`TextError::InputTooLarge`] and
     /// [`TextError::Encode`] from the tokenizer.
     pub fn render_and_encode(&self, input: &ChatInput) -> Result<Rendered, TextError> {
         let (mut variables, inserted) = self.variables(input)?;
-        let mark = self.mark(&mut variables, &inserted)?;
+        let (mark, end) = self.mark(&mut variables, &inserted)?;
+        let end = end.filter(|_| input.continue_final_message);
+        if input.continue_final_message {
+            continuing::mark_end(&mut variables, end)?;
+        }
         let marked = self.render(input, &variables, mark).map_err(|err| without_mark(err, mark))?;
-        let written = marked;
+        let written = match end {
+            Some(end) => continuing::cut(marked, end)?,
+            None => marked,
+        };
         let marked = match input.replaced {
             None => Cow::Borrowed(&written),
             Some((token, by)) => Cow::Owned(written.replace(token, by)),
@@ -352,12 +364,13 @@ impl ChatFormat {
         })
     }
 
-    /// Marks control tokens in what came from outside; `None` if there are none.
+    /// Marks control tokens in what came from outside; `None` if there are none. The second mark
+    /// occurs nowhere yet.
     fn mark(
         &self,
         variables: &mut Map<String, Json>,
         inserted: &[String],
-    ) -> Result<Option<char>, TextError> {
+    ) -> Result<(Option<char>, Option<char>), TextError> {
         let mut texts = Vec::new();
         variables.values().for_each(|value| strings(value, &mut texts));
         let templates = match &self.format {
@@ -365,7 +378,7 @@ impl ChatFormat {
             Format::Fallback(_) => &[],
         };
         let sources = templates.iter().map(|named| named.source.as_str());
-        let Some(mark) = free_mark(texts.iter().copied().chain(sources)) else {
+        let (Some(mark), end) = free_marks(texts.iter().copied().chain(sources)) else {
             let reason = "all noncharacters from U+FDD0 to U+FDEF occur, none is left for a mark";
             return Err(TextError::Input { name: "messages".into(), reason: reason.into() });
         };
@@ -380,7 +393,7 @@ impl ChatFormat {
                 any |= control.mark(value, Author::Other, mark);
             }
         }
-        Ok(any.then_some(mark))
+        Ok((any.then_some(mark), end))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod call_form;
 mod clock;
+mod continuing;
 mod conversation;
 mod effort;
 mod fallback;

@@ -4,6 +4,7 @@ use inference_core::{Error, Result, Value};
 use serde_json::{Map, Value as Json};
 
 use super::annotations;
+use super::closing;
 use super::error::invalid;
 use super::measure::check_regex;
 use crate::json::try_from_value;
@@ -76,10 +77,12 @@ pub(super) fn schema_json(schema: &Value) -> Result<Json> {
     Ok(schema)
 }
 
-/// A checked schema without what asks for nothing, with the whitespace that texts may have.
+/// A checked schema without what asks for nothing and with its objects closed, with the whitespace
+/// that texts may have.
 pub(super) fn with_whitespace(mut fields: Map<String, Json>) -> Result<Json> {
     annotations::take_out(&mut fields);
     check_schema(&fields)?;
+    closing::close(&mut fields);
     fields.insert(OPTIONS.to_owned(), serde_json::json!({"whitespace_pattern": WHITESPACE}));
     Ok(Json::Object(fields))
 }

@@ -11,6 +11,7 @@ use llguidance::earley::lexerspec::LexerSpec;
 
 use super::checks::{check_source, schema_json};
 use super::error::{invalid, reason};
+use super::gbnf::of_gbnf;
 use super::grammar::grammar_source;
 use super::matcher::Matcher;
 use super::measure::check_regex;
@@ -36,7 +37,11 @@ pub(super) fn compile(
     vocabulary: Vocabulary,
     slots: &Arc<Slots>,
 ) -> Result<Matcher> {
-    let (grammar, bytes) = match constraint {
+    let gbnf = match constraint {
+        Constraint::Lark(grammar) => of_gbnf(grammar)?,
+        _ => None,
+    };
+    let (grammar, bytes) = match gbnf.as_ref().unwrap_or(constraint) {
         Constraint::JsonSchema(schema) => {
             let schema = schema_json(schema)?;
             let bytes = schema.to_string().len();

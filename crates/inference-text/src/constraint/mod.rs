@@ -1,12 +1,14 @@
-//! Constrained text: JSON schemas, regular expressions and Lark grammars, by llguidance.
+//! Constrained text: JSON schemas, regular expressions and grammars (Lark and GBNF), by llguidance.
 //!
 //! A constraint is compiled on the caller's thread into a [`Matcher`], which goes with the request:
 //! before each draw it says which ids may come next, and it learns each id that was drawn.
 
 mod annotations;
 mod checks;
+mod closing;
 mod compile;
 mod error;
+mod gbnf;
 mod grammar;
 mod matcher;
 mod measure;

@@ -16,7 +16,9 @@ const DOCUMENT: &str = include_str!("../../../../docs/server.md");
 
 /// Instances that are not held as the suite says: the file, whether the suite takes them for
 /// valid, how many, and what the document says of them.
-const HELD_OTHERWISE: [(&str, bool, usize, &str); 7] = [
+const HELD_OTHERWISE: [(&str, bool, usize, &str); 10] = [
+    ("additionalProperties", true, 2, "an object that lists `properties`"),
+    ("anyOf", true, 2, "an object that lists `properties`"),
     ("format", true, 10, "`format` always holds"),
     ("optional/format/date", false, 6, "`format: date`"),
     ("optional/format/date-time", false, 4, "`format: date-time`"),
@@ -24,6 +26,7 @@ const HELD_OTHERWISE: [(&str, bool, usize, &str); 7] = [
     ("optional/format/hostname", false, 48, "`format: hostname`"),
     ("optional/format/ipv6", true, 8, "`format: ipv6`"),
     ("optional/format/time", false, 20, "`format: time`"),
+    ("properties", true, 2, "an object that lists `properties`"),
 ];
 
 #[test]

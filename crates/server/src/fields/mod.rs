@@ -6,3 +6,4 @@ pub mod parse;
 pub mod prompts;
 pub mod reader;
 pub mod table;
+pub mod told;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::json::{kind, whole};
+use super::told::{is_empty, take_hint, take_unknown};
 use crate::error::{ApiError, Result};
 
 /// An object whose fields are taken out one by one; [`finish`](Reader::finish) refuses the rest.
@@ -129,15 +130,24 @@ impl Reader {
         })
     }
 
-    /// Nothing is left.
+    /// Nothing is left, but for empty values.
     ///
     /// # Errors
     /// The first field that nobody took, by its path.
     pub fn finish(self) -> Result<()> {
-        match self.fields.iter().find(|(_, value)| !value.is_null()) {
-            Some((name, _)) => Err(ApiError::unknown_field(self.path(name))),
+        let left = self.fields.iter().filter(|(_, value)| !value.is_null());
+        left.into_iter().try_for_each(|(name, value)| take_unknown(self.path(name), value))
+    }
+
+    /// Takes the fields `names`, which ask for nothing here because of `reason`.
+    ///
+    /// # Errors
+    /// One is there, and the server holds requests to the fields that it honours.
+    pub fn hints(&mut self, names: &[&str], reason: &str) -> Result<()> {
+        names.iter().try_for_each(|name| match self.take(name).filter(|value| !is_empty(value)) {
+            Some(_) => take_hint(&self.path(name), reason),
             None => Ok(()),
-        }
+        })
     }
 
     fn typed<T>(

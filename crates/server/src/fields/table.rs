@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::json::whole;
 use super::reader::{Reader, expected};
+use super::told::{self, take_hint, take_unknown};
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 
@@ -53,8 +54,13 @@ pub enum Effect {
     Required,
     /// It is honoured.
     Honoured,
-    /// It asks this server for nothing, whatever it holds.
+    /// It is another name of this field of the same table.
+    Alias(&'static str),
+    /// It asks this server for nothing, whatever it holds, and the answer tells so.
     Nothing,
+    /// It asks for nothing that changes what is answered: the first are the values that ask for
+    /// nothing anywhere (as JSON), and of others the answer tells that they were ignored.
+    Hint(&'static [&'static str], &'static str),
     /// Refused, unless it has one of these values (as JSON), which ask for nothing.
     Refused(&'static [&'static str], &'static str),
 }
@@ -75,6 +81,21 @@ pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Fi
 /// A field that asks for nothing.
 pub const fn nothing(name: &'static str, kind: Kind, about: &'static str) -> Field {
     Field { name, kind, effect: Effect::Nothing, about }
+}
+
+/// Another name of the field `of`, which has the same type.
+pub const fn alias(name: &'static str, of: &'static str, kind: Kind) -> Field {
+    Field { name, kind, effect: Effect::Alias(of), about: "" }
+}
+
+/// A field that changes nothing in what is answered, for this `reason`. Values but the `neutral`
+/// ones are told.
+pub const fn hint(
+    name: &'static str,
+    neutral: &'static [&'static str],
+    reason: &'static str,
+) -> Field {
+    Field { name, kind: Kind::Schema("{}"), effect: Effect::Hint(neutral, reason), about: reason }
 }
 
 /// A field that is refused, but for the `neutral` values.
@@ -111,50 +132,83 @@ pub fn check_in(
 ) -> Result<Reader> {
     let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let fields = || tables.iter().flat_map(|table| table.iter());
-    if let Some(name) = request.keys().find(|name| !fields().any(|field| field.name == **name)) {
-        return Err(ApiError::unknown_field(at(name)));
+    for (name, value) in &request {
+        if !value.is_null() && !fields().any(|field| field.name == *name) {
+            take_unknown(at(name), value)?;
+        }
+    }
+    request.retain(|name, value| !value.is_null() && fields().any(|field| field.name == *name));
+    for field in fields() {
+        if let Effect::Alias(of) = field.effect
+            && let Some(value) = request.shift_remove(field.name)
+        {
+            field.kind.check(&at(field.name), &value, limits)?;
+            if request.get(of).is_some_and(|other| *other != value) {
+                let reason = format!("differs from `{}`, which is another name of it", at(of));
+                return Err(ApiError::value(at(field.name), reason));
+            }
+            request.insert(of.to_owned(), value);
+        }
     }
     for field in fields() {
-        let given = request.get(field.name).filter(|value| !value.is_null());
-        match (field.effect, given) {
-            (Effect::Required, None) => {
+        let Some(value) = request.get(field.name) else {
+            if let Effect::Required = field.effect {
                 return Err(ApiError::value(at(field.name), "is missing"));
             }
-            (_, None) => {}
-            (Effect::Refused(neutral, reason), Some(value)) => {
-                // Null is the same as left out, inside of an object too.
-                let is_empty = |object: &Map<String, Json>| object.values().all(Json::is_null);
-                let value = match value {
-                    Json::Object(object) if is_empty(object) => &Json::Object(Map::new()),
-                    value => value,
-                };
-                let asks_nothing =
-                    |text: &&str| serde_json::from_str(text).is_ok_and(|n: Json| n == *value);
-                if !neutral.iter().any(asks_nothing) {
+            continue;
+        };
+        match field.effect {
+            Effect::Refused(neutral, reason) => {
+                if !is_neutral(value, neutral) {
                     return Err(ApiError::unsupported(at(field.name), reason));
                 }
                 request.shift_remove(field.name);
             }
-            (effect, Some(value)) => {
+            Effect::Hint(neutral, reason) => {
+                if !is_neutral(value, neutral) {
+                    take_hint(&at(field.name), reason)?;
+                }
+                request.shift_remove(field.name);
+            }
+            Effect::Nothing => {
                 field.kind.check(&at(field.name), value, limits)?;
-                if matches!(effect, Effect::Nothing) {
-                    // Nobody else looks at its own fields.
-                    if let (Kind::Fields(fields), Json::Object(inner)) = (field.kind, value) {
+                match (field.kind, value) {
+                    // Nobody else looks at its own fields, each of which is told.
+                    (Kind::Fields(fields), Json::Object(inner)) => {
                         check_in(&at(field.name), &[fields], limits, inner.clone())?;
                     }
-                    request.shift_remove(field.name);
+                    _ => told::tell(&at(field.name)),
                 }
+                request.shift_remove(field.name);
+            }
+            Effect::Required | Effect::Honoured | Effect::Alias(_) => {
+                field.kind.check(&at(field.name), value, limits)?;
             }
         }
     }
     Reader::new(path, Json::Object(request))
 }
 
+/// Returns true when `value` is one of `neutral`, which are JSON. Null is the same as left out,
+/// inside of an object too.
+fn is_neutral(value: &Json, neutral: &[&str]) -> bool {
+    let empty = Json::Object(Map::new());
+    let value = match value {
+        Json::Object(object) if object.values().all(Json::is_null) => &empty,
+        value => value,
+    };
+    // JSON does not tell 1.0 from 1.
+    let is = |neutral: Json| {
+        neutral == *value || neutral.is_number() && neutral.as_f64() == value.as_f64()
+    };
+    neutral.iter().any(|text| serde_json::from_str(text).is_ok_and(is))
+}
+
 /// Takes the object `name`, which asks for nothing: its own fields are those of `table`.
 ///
 /// # Errors
 /// Another type; what `table` does not have, or has otherwise.
-pub fn take_hint(reader: &mut Reader, name: &str, table: &[Field]) -> Result<()> {
+pub fn take_object(reader: &mut Reader, name: &str, table: &[Field]) -> Result<()> {
     let Some(hint) = reader.object(name)? else { return Ok(()) };
     check_in(&reader.path(name), &[table], &Limits::default(), hint).map(drop)
 }
@@ -248,12 +302,15 @@ impl Field {
                 let neutral = neutral.iter().filter_map(|text| serde_json::from_str(text).ok());
                 json!({"enum": neutral.chain([Json::Null]).collect::<Vec<_>>()})
             }
+            Effect::Hint(..) => json!({}),
             Effect::Required => self.kind.schema(limits),
             _ => json!({"anyOf": [self.kind.schema(limits), {"type": "null"}]}),
         };
         schema["description"] = match self.effect {
             Effect::Refused(_, reason) => json!(format!("Not supported: {reason}.")),
             Effect::Nothing => json!(format!("{} Accepted; it asks for nothing here.", self.about)),
+            Effect::Hint(_, reason) => json!(format!("Accepted, and changes nothing: {reason}.")),
+            Effect::Alias(of) => json!(format!("Another name of `{of}`.")),
             _ => json!(self.about),
         };
         schema
@@ -264,7 +321,7 @@ impl Field {
 mod tests {
     use serde_json::{Value as Json, json};
 
-    use super::{Field, Kind, UNBOUNDED, check, honoured, nothing, refused, required};
+    use super::{Field, Kind, UNBOUNDED, alias, check, hint, honoured, nothing, refused, required};
     use crate::config::Limits;
 
     const TABLE: &[Field] = &[
@@ -274,6 +331,8 @@ mod tests {
         honoured("top_p", Kind::Number(0.0, 1.0), ""),
         nothing("user", Kind::Text, ""),
         refused("store", &["false"], "nothing is stored"),
+        alias("seeds", "seed", Kind::Integer(i64::MIN, UNBOUNDED)),
+        hint("priority", &["0"], "there is one queue"),
     ];
 
     fn outcome(request: Json) -> Result<(), String> {
@@ -300,5 +359,22 @@ mod tests {
     fn what_asks_for_nothing_passes() {
         let request = json!({"prompt": "a", "n": null, "store": false, "user": "x", "seed": -1});
         assert_eq!(outcome(request), Ok(()));
+        assert_eq!(outcome(json!({"prompt": "a", "priority": 3, "x": []})), Ok(()));
+        assert_eq!(outcome(json!({"prompt": "a", "priority": 0.0})), Ok(()));
+    }
+
+    #[test]
+    fn another_name_is_the_same_field() {
+        let read = |request: Json| {
+            let Json::Object(request) = request else { panic!("an object") };
+            check(&[TABLE], &Limits::default(), request)
+        };
+        let mut reader = read(json!({"prompt": "a", "seeds": 3})).unwrap();
+        assert_eq!(reader.integer("seed").unwrap(), Some(3));
+        assert!(read(json!({"prompt": "a", "seeds": 3, "seed": 3})).is_ok());
+        let error = read(json!({"prompt": "a", "seeds": 3, "seed": 4})).unwrap_err();
+        assert_eq!(error.message, "`seeds`: differs from `seed`, which is another name of it");
+        let error = read(json!({"prompt": "a", "seeds": "3"})).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("seeds"));
     }
 }

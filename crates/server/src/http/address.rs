@@ -64,7 +64,11 @@ impl Paths {
             let is_end = short != "/" && asked.ends_with(short);
             let ends = if is_end { 1.0 + short.len() as f64 } else { 0.0 };
             let like = |path| strsim::normalized_damerau_levenshtein(asked, path);
-            like(path).max(like(short)).max(ends)
+            match like(path).max(like(short)) {
+                // A letter or two are wrong in it.
+                like if like > 0.9 => f64::from(u16::MAX) + like,
+                like => like.max(ends),
+            }
         };
         let nearest = self.0.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         nearest.map(|path| path.replace('*', ""))
@@ -119,6 +123,7 @@ mod tests {
             "/v1/models/{*model}",
             "/v1/chat/completions",
             "/v1/completions",
+            "/completion",
             "/v1/responses/{id}/input_items",
             "/v1/embeddings",
             "/v1/rerank",
@@ -177,7 +182,7 @@ mod tests {
         assert_eq!(nearest("/v1/chat/completion"), "/v1/chat/completions");
         assert_eq!(nearest("/openai/deployments/gpt/chat/completions"), "/v1/chat/completions");
         assert_eq!(nearest("/v1/model"), "/v1/models");
-        assert_eq!(nearest("/completion"), "/v1/completions");
+        assert_eq!(nearest("/completion"), "/completion");
         assert!(!nearest(&format!("/{}", "ä".repeat(TOLD))).is_empty());
     }
 }

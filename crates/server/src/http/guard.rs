@@ -34,8 +34,9 @@ const OPEN: [&str; 3] = ["/", "/health", "/openapi.json"];
 /// The header that carries a request's id.
 const REQUEST_ID: &str = "x-request-id";
 
-/// Headers that a web page may read: ids of requests, also Anthropic's, and when to come again.
-const EXPOSED: &str = "x-request-id, request-id, retry-after";
+/// Headers that a web page may read: ids of requests, also Anthropic's, when to come again, and
+/// fields that were ignored.
+const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ml-ignored";
 
 /// The header that carries it for Anthropic's clients.
 const REQUEST_ID_TOO: &str = "request-id";

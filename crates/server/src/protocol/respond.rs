@@ -68,6 +68,7 @@ impl<W: Wire> Stream<W> {
             }
             match next {
                 Some(Ok((index, parts))) => {
+                    self.wire.used(self.answers.progress());
                     let frames = self.wire.say(index, parts);
                     self.add(frames);
                 }

@@ -34,6 +34,8 @@ pub trait Wire: Send + 'static {
     }
     /// The frames that a stream begins with.
     fn begin(&mut self) -> Vec<Frame>;
+    /// Takes note of the usage so far, before the next parts of an answer.
+    fn used(&mut self, _progress: Usage) {}
     /// The frames of the next parts of answer `index`.
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame>;
     /// The frames that end a stream, once every answer has ended.

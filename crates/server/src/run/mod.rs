@@ -3,6 +3,7 @@
 
 pub mod answers;
 pub mod generations;
+pub mod ignored;
 pub mod metrics;
 pub mod part;
 pub mod reading;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Semaphore, watch};
 
+use super::ignored::Logged;
 use super::metrics::Metrics;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
@@ -23,6 +24,8 @@ pub struct State {
     pub metrics: Metrics,
     /// The models.
     pub pool: Arc<Pool>,
+    /// Which fields of which clients were logged as ignored.
+    pub ignored: Logged,
     /// When the server was started, in seconds since 1970.
     pub created: u64,
     /// How many texts are tokenized or rendered at once.
@@ -45,6 +48,7 @@ impl State {
             pool: Pool::new(models, config.slots, config.limits.waiting),
             config,
             metrics: Metrics::default(),
+            ignored: Logged::default(),
             created: now.as_secs(),
             text_work: Arc::new(Semaphore::new(cores.max(2))),
             long_work: Arc::new(Semaphore::new((cores / 2).max(1))),

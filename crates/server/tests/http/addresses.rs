@@ -115,7 +115,7 @@ fn a_path_that_leads_nowhere_names_the_nearest_one() {
         ("/v1/chat/completion", "`/v1/chat/completions`"),
         ("/openai/v1/embeddings", "`/v1/embeddings`"),
         ("/v1/model", "`/v1/models`"),
-        ("/completion", "`/v1/completions`"),
+        ("/v1/completio", "`/v1/completions`"),
         ("/v1", "`/"),
     ] {
         let answer = server.get(path);

@@ -199,15 +199,35 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
 }
 
 #[test]
-fn effort_reaches_a_template_that_knows_it_and_is_refused_by_one_that_does_not() {
+fn effort_reaches_a_template_that_knows_it_and_is_told_by_one_that_does_not() {
     let server = TestServer::start();
-    let answer = server.chat(json!({"reasoning_effort": "high"}));
-    assert_eq!((answer.status, answer.error("param").as_str()), (400, "reasoning_effort"));
+    for (more, field) in [
+        (json!({"reasoning_effort": "high"}), "reasoning_effort"),
+        (json!({"reasoning": {"effort": "low", "enabled": null}}), "reasoning.effort"),
+        (json!({"enable_thinking": true}), "enable_thinking"),
+        (json!({"thinking": {"type": "enabled"}}), "thinking.type"),
+    ] {
+        let answer = server.chat(more);
+        assert_eq!((answer.status, answer.header("x-ml-ignored")), (200, Some(field)));
+    }
+    assert_eq!(server.chat(json!({"enable_thinking": false})).header("x-ml-ignored"), None);
 
     let server = TestServer::with(Fake { thinks: true, ..Fake::default() }, |_| {});
     assert_eq!(server.chat(json!({"reasoning_effort": "none"})).status, 200);
     let kwargs = server.model.chats.lock().unwrap().last().unwrap().1.template_kwargs.clone();
     assert_eq!(kwargs, [("enable_thinking".to_owned(), Value::from(false))]);
+    for more in [
+        json!({"enable_thinking": false}),
+        json!({"thinking": {"type": "disabled"}}),
+        json!({"reasoning": {"enabled": false}}),
+        json!({"reasoning": {"effort": "none"}}),
+    ] {
+        assert_eq!(server.chat(more.clone()).status, 200, "{more}");
+        let seen = server.model.chats.lock().unwrap().last().unwrap().1.template_kwargs.clone();
+        assert_eq!(seen, kwargs, "{more}");
+    }
+    let both = json!({"reasoning_effort": "none", "enable_thinking": true});
+    assert_eq!(server.chat(both).error("param"), "enable_thinking");
     let contradiction =
         json!({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true}});
     assert_eq!(server.chat(contradiction).error("param"), "reasoning_effort");

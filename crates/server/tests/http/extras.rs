@@ -18,7 +18,7 @@ fn text_becomes_ids_and_text_again() {
     for body in [json!({}), json!({"prompt": "a", "content": "b"})] {
         assert_eq!(server.post("/tokenize", &body).error("param"), "prompt");
     }
-    let answer = server.post("/tokenize", &json!({"prompt": "a", "tools": []}));
+    let answer = server.post("/tokenize", &json!({"prompt": "a", "tools": [1]}));
     assert_eq!((answer.status, answer.error("param").as_str()), (400, "tools"));
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::client::Answer;
 use crate::{TestServer, merge};
 use fake_model::FakeModel as Fake;
 
@@ -12,9 +13,11 @@ pub enum Fate {
     Ok,
     /// It is a 400 that names it.
     Refused,
+    /// It is accepted, and the header `x-ml-ignored` names it; a 400 where the server is strict.
+    Told,
 }
 
-use Fate::{Ok, Refused};
+use Fate::{Ok, Refused, Told};
 
 /// Each field of OpenAI's chat request with a value that asks for something, and one that asks for
 /// nothing.
@@ -40,24 +43,24 @@ fn chat_fields() -> Vec<(&'static str, Json, Fate)> {
         ("moderation", json!({"model": "m"}), Refused),
         ("n", json!(2), Ok),
         ("parallel_tool_calls", json!(false), Ok),
-        ("prediction", json!({"type": "content", "content": "a"}), Refused),
+        ("prediction", json!({"type": "content", "content": "a"}), Told),
         ("presence_penalty", json!(0.1), Ok),
         ("prompt_cache_key", json!("a"), Ok),
-        ("prompt_cache_options", json!({"mode": "implicit"}), Refused),
-        ("prompt_cache_retention", json!("24h"), Refused),
+        ("prompt_cache_options", json!({"mode": "implicit"}), Told),
+        ("prompt_cache_retention", json!("24h"), Told),
         ("prompt_cache_retention", json!("in_memory"), Ok),
-        ("reasoning_effort", json!("high"), Refused),
+        ("reasoning_effort", json!("high"), Told),
         ("reasoning_effort", json!("none"), Ok),
         ("response_format", json!({"type": "json_object"}), Ok),
         ("safety_identifier", json!("a"), Ok),
         ("seed", json!(-1), Ok),
-        ("service_tier", json!("flex"), Refused),
+        ("service_tier", json!("flex"), Told),
         ("service_tier", json!("auto"), Ok),
         ("stop", json!("a"), Ok),
-        ("store", json!(true), Refused),
+        ("store", json!(true), Told),
         ("store", json!(false), Ok),
         ("stream", json!(true), Ok),
-        ("stream_options", json!({"include_usage": true}), Refused),
+        ("stream_options", json!({"include_usage": true}), Told),
         ("temperature", json!(1), Ok),
         ("tool_choice", json!("auto"), Ok),
         ("tools", json!([{"type": "function", "function": {"name": "f"}}]), Ok),
@@ -66,7 +69,7 @@ fn chat_fields() -> Vec<(&'static str, Json, Fate)> {
         ("user", json!("a"), Ok),
         ("verbosity", json!("low"), Refused),
         ("verbosity", json!("medium"), Ok),
-        ("web_search_options", json!({}), Refused),
+        ("web_search_options", json!({}), Told),
     ]
 }
 
@@ -84,12 +87,12 @@ fn completion_fields() -> Vec<(&'static str, Json, Fate)> {
         ("seed", json!(1), Ok),
         ("stop", json!(["a"]), Ok),
         ("stream", json!(true), Ok),
-        ("stream_options", json!({"include_usage": true}), Refused),
+        ("stream_options", json!({"include_usage": true}), Told),
         ("suffix", json!("a"), Refused),
         ("temperature", json!(1), Ok),
         ("top_p", json!(0.5), Ok),
         ("user", json!("a"), Ok),
-        ("messages", json!([]), Refused),
+        ("messages", json!([]), Told),
     ]
 }
 
@@ -111,7 +114,8 @@ fn the_fields_that_are_walked_are_those_that_openai_publishes() {
 
 #[test]
 fn every_nested_field_that_openai_publishes_is_known_or_refused_by_name() {
-    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
+    let fake = Fake { calls: true, ..Fake::default() };
+    let server = TestServer::with(fake, |config| config.strict_fields = true);
     // What is not known has no type, so that this value is refused wherever it is.
     let object = |fixed: Json, name: &str| {
         let mut object = fixed;
@@ -159,38 +163,59 @@ fn every_nested_field_that_openai_publishes_is_known_or_refused_by_name() {
     assert!(walked >= 16, "{walked}");
 }
 
-/// Sends each field of `fields` beside `base`.
+/// Sends each field of `fields` beside `base`, to a server and to a strict one.
 pub fn walk(path: &str, base: &Json, fields: Vec<(&'static str, Json, Fate)>) {
-    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
+    for is_strict in [false, true] {
+        let fake = Fake { calls: true, ..Fake::default() };
+        let server = TestServer::with(fake, |config| config.strict_fields = is_strict);
+        walk_one(&server, is_strict, (path, base), &fields);
+    }
+}
+
+fn walk_one(
+    server: &TestServer,
+    is_strict: bool,
+    (path, base): (&str, &Json),
+    fields: &[(&'static str, Json, Fate)],
+) {
+    let send = |field: &str, value: &Json| {
+        let mut body = base.clone();
+        merge(&mut body, json!({field: value}));
+        server.post(path, &body)
+    };
+    let ignores = |answer: &Answer, field: &str| {
+        let told = answer.header("x-ml-ignored").unwrap_or_default();
+        told.split(", ").any(|name| name.starts_with(field))
+    };
     for (field, value, fate) in fields {
-        for (value, fate) in [(value, fate), (Json::Null, Ok)] {
-            let mut body = base.clone();
-            merge(&mut body, json!({field: value}));
-            let answer = server.post(path, &body);
-            if fate == Ok && !(value.is_null() && ["messages", "input"].contains(&field)) {
-                assert_eq!(answer.status, 200, "{field} = {value}: {}", answer.text);
-            } else {
+        for (value, fate) in [(value, *fate), (&Json::Null, Ok)] {
+            let answer = send(field, value);
+            let is_needed = value.is_null() && base.get(*field).is_some();
+            if fate == Refused || fate == Told && is_strict || is_needed {
                 assert_eq!(answer.status, 400, "{field} = {value}: {}", answer.text);
-                assert_eq!(answer.error("param"), field);
+                assert_eq!(&answer.error("param"), field);
+            } else {
+                assert_eq!(answer.status, 200, "{field} = {value}: {}", answer.text);
+                assert!(ignores(&answer, field) || fate == Ok, "{field} = {value}");
             }
         }
-        // Nothing has the type of all fields, so that each refuses one of these.
-        let refuses = [json!([[]]), json!("\u{0}"), json!(1e300)].into_iter().any(|value| {
-            let mut body = base.clone();
-            merge(&mut body, json!({field: value}));
-            let answer = server.post(path, &body);
+        // Nothing has the type of all fields, so that each refuses one of these, or tells of it.
+        let refuses = [json!([[]]), json!("\u{0}"), json!(1e300)].iter().any(|value| {
+            let answer = send(field, value);
             let named = answer.status == 400 && answer.error("param").starts_with(field);
-            named || answer.status == 404 && field == "model"
+            named || ignores(&answer, field) || answer.status == 404 && *field == "model"
         });
         assert!(refuses, "{field} takes anything");
     }
-    let answer = server.post(path, &{
-        let mut body = base.clone();
-        merge(&mut body, json!({"temprature": 1}));
-        body
-    });
+    let answer = send("temprature", &json!(1));
     assert_eq!((answer.status, answer.error("param").as_str()), (400, "temprature"));
     assert_eq!(answer.error("code"), "unknown_parameter");
+    // An empty value asks for nothing, whatever the field means.
+    for value in [json!(false), json!(""), json!([]), json!({})] {
+        let answer = send("temprature", &value);
+        assert_eq!(answer.status, if is_strict { 400 } else { 200 }, "{}", answer.text);
+        assert_eq!(ignores(&answer, "temprature"), !is_strict);
+    }
 }
 
 #[test]
@@ -218,7 +243,7 @@ fn values_out_of_range_are_named() {
         (json!({"n": 0}), "n"),
         (json!({"n": 9}), "n"),
         (json!({"n": 1e30}), "n"),
-        (json!({"max_tokens": -1}), "max_tokens"),
+        (json!({"max_tokens": -2}), "max_tokens"),
         (json!({"max_tokens": 1, "max_completion_tokens": 2}), "max_tokens"),
         (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
         (json!({"stop": long}), "stop"),

@@ -183,11 +183,14 @@ fn thinking_and_effort_reach_the_template() {
     assert_eq!(variables(json!({"thinking": off, "output_config": low})), think(false));
 
     let plain = TestServer::start();
+    let strict = TestServer::with(Fake::default(), |config| config.strict_fields = true);
     for (more, name) in [
-        (json!({"thinking": {"type": "enabled", "budget_tokens": 2048}}), "`thinking.type`"),
-        (json!({"output_config": {"effort": "low"}}), "`output_config.effort`"),
+        (json!({"thinking": {"type": "enabled", "budget_tokens": 2048}}), "thinking.type"),
+        (json!({"output_config": {"effort": "low"}}), "output_config.effort"),
     ] {
-        let (status, kind, message) = error(&ask(&plain, more));
+        let answer = ask(&plain, more.clone());
+        assert_eq!((answer.status, answer.header("x-ml-ignored")), (200, Some(name)));
+        let (status, kind, message) = error(&ask(&strict, more));
         assert_eq!((status, kind.as_str()), (400, "invalid_request_error"));
         assert!(message.contains(name), "{message}");
     }
@@ -323,11 +326,13 @@ fn tokens_are_counted_without_an_answer() {
 
 #[test]
 fn what_is_not_honoured_is_named_in_a_body_of_its_own() {
-    let server = server(&["a"]);
+    let fake = Fake { calls: true, thinks: true, ..Fake::default() };
+    let server = TestServer::with(fake, |config| config.strict_fields = true);
     let user = |content: Json| json!({"messages": [{"role": "user", "content": content}]});
     let image = json!([{"type": "image", "source": {"type": "url", "url": "x"}}]);
     let result = json!([{"type": "tool_result", "tool_use_id": "1"}]);
-    let begun = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
+    let used = json!([{"type": "tool_use", "id": "1", "name": "f", "input": {}}]);
+    let begun = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": used}]);
     let with = |tool: Json| json!({"tools": [tool]});
     let string = json!({"name": "f", "input_schema": {"type": "string"}});
     for (more, name) in [
@@ -341,7 +346,7 @@ fn what_is_not_honoured_is_named_in_a_body_of_its_own() {
         (user(result), "`messages[0].content[0].tool_use_id`"),
         (json!({"messages": [{"role": "tool", "content": "a"}]}), "`messages[0].role`"),
         (json!({"messages": [{"role": "user", "content": "a", "y": 1}]}), "`messages[0].y`"),
-        (json!({"messages": begun}), "`messages[1].role`"),
+        (json!({"messages": begun}), "`messages`"),
         (json!({"thinking": {"type": "between_tools"}}), "`thinking.type`"),
         (json!({"thinking": {"type": "enabled"}}), "`thinking.budget_tokens`"),
         (json!({"output_config": {"effort": "none"}}), "`output_config.effort`"),

@@ -185,7 +185,10 @@ fn thinking_reaches_the_template_or_is_refused() {
     assert_eq!(refused(&chat(&server, json!({"think": "deeply"}))), (400, "think".to_owned()));
     let plain = TestServer::start();
     assert_eq!(chat(&plain, json!({"think": false})).status, 200);
-    assert_eq!(refused(&chat(&plain, json!({"think": true}))), (400, "think".to_owned()));
+    let answer = chat(&plain, json!({"think": true}));
+    assert_eq!((answer.status, answer.header("x-ml-ignored")), (200, Some("think")));
+    let strict = TestServer::with(Fake::default(), |config| config.strict_fields = true);
+    assert_eq!(refused(&chat(&strict, json!({"think": true}))), (400, "think".to_owned()));
 }
 
 #[test]
@@ -229,7 +232,8 @@ fn log_probabilities_are_told_of_every_token() {
 
 #[test]
 fn what_is_not_honoured_is_named() {
-    let server = server(&["a"]);
+    let fake = Fake { calls: true, thinks: true, ..Fake::default() };
+    let server = TestServer::with(fake, |config| config.strict_fields = true);
     for (more, status, param) in [
         (json!({"model": "other"}), 404, "model"),
         (json!({"model": null}), 400, "model"),

@@ -117,7 +117,7 @@ fn conversations_with_pictures_are_classified_and_inspected() {
         assert_eq!((both.status, both.error("param").as_str()), (400, "messages"), "{path}");
         let none = server.post(path, &json!({}));
         assert_eq!((none.status, none.error("param").as_str()), (400, other), "{path}");
-        let alone = server.post(path, &json!({other: "a", "add_generation_prompt": false}));
+        let alone = server.post(path, &json!({other: "a", "add_generation_prompt": true}));
         assert_eq!(alone.status, 400, "{path}: {}", alone.text);
     }
 }

@@ -5,7 +5,7 @@ use fake_model::FakeModel as Fake;
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
-use crate::fields::Fate::{self, Ok, Refused};
+use crate::fields::Fate::{self, Ok, Refused, Told};
 use crate::fields::{published, walk};
 
 const PATH: &str = "/v1/responses";
@@ -17,7 +17,7 @@ fn fields() -> Vec<(&'static str, Json, Fate)> {
         ("access_programs", json!({"cyber": "standard"}), Refused),
         ("background", json!(true), Refused),
         ("background", json!(false), Ok),
-        ("background_options", json!({"completion_window": "2h"}), Refused),
+        ("background_options", json!({"completion_window": "2h"}), Told),
         ("client_metadata", json!({"a": "b"}), Ok),
         ("context_management", json!([{"type": "compaction"}]), Refused),
         ("context_management", json!([]), Ok),
@@ -38,17 +38,17 @@ fn fields() -> Vec<(&'static str, Json, Fate)> {
         ("previous_response_id", json!("resp_1"), Refused),
         ("prompt", json!({"id": "p"}), Refused),
         ("prompt_cache_key", json!("a"), Ok),
-        ("prompt_cache_options", json!({"mode": "implicit"}), Refused),
-        ("prompt_cache_retention", json!("24h"), Refused),
+        ("prompt_cache_options", json!({"mode": "implicit"}), Told),
+        ("prompt_cache_retention", json!("24h"), Told),
         ("prompt_cache_retention", json!("in_memory"), Ok),
         ("reasoning", json!({"effort": "none"}), Ok),
         ("safety_identifier", json!("a"), Ok),
-        ("service_tier", json!("flex"), Refused),
+        ("service_tier", json!("flex"), Told),
         ("service_tier", json!("auto"), Ok),
         ("store", json!(true), Ok),
         ("store", json!(false), Ok),
         ("stream", json!(true), Ok),
-        ("stream_options", json!({"include_obfuscation": false}), Refused),
+        ("stream_options", json!({"include_obfuscation": false}), Told),
         ("temperature", json!(0.5), Ok),
         ("text", json!({"format": {"type": "json_object"}}), Ok),
         ("tool_choice", json!("auto"), Ok),
@@ -56,7 +56,7 @@ fn fields() -> Vec<(&'static str, Json, Fate)> {
         ("top_logprobs", json!(1), Refused),
         ("top_logprobs", json!(0), Ok),
         ("top_p", json!(0.5), Ok),
-        ("truncation", json!("auto"), Refused),
+        ("truncation", json!("auto"), Told),
         ("truncation", json!("disabled"), Ok),
         ("user", json!("a"), Ok),
     ]
@@ -149,7 +149,8 @@ fn with(of: &str, name: &str) -> (Json, &'static str) {
 
 #[test]
 fn every_nested_field_that_openai_publishes_is_known() {
-    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
+    let fake = Fake { calls: true, ..Fake::default() };
+    let server = TestServer::with(fake, |config| config.strict_fields = true);
     let mut walked = 0;
     for of in [
         "response_reasoning",

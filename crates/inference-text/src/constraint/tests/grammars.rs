@@ -34,6 +34,50 @@ fn a_grammar_is_followed() {
 }
 
 #[test]
+fn a_grammar_in_gbnf_is_followed() {
+    let json = r#"
+        root   ::= object
+        value  ::= object | array | string | number | ("true" | "false" | "null") ws
+        object ::= "{" ws ( string ":" ws value ("," ws string ":" ws value)* )? "}" ws
+        array  ::= "[" ws ( value ("," ws value)* )? "]" ws
+        string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
+        number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+        # Few blanks, since random texts would have many.
+        ws ::= | " " | "\n" [ \t]{0,3}
+    "#;
+    let plan = "root ::= \"Plan:\\n\" step{2,3}\nstep ::= \"- \" [^\\n]{1,5} \"\\n\"\n";
+    for family in super::FAMILIES {
+        let tokenizer = tokenizer(family);
+        let constraints = constraints(&tokenizer);
+        let written = |grammar: &str, seed| {
+            let constraint = Constraint::Lark(grammar.to_owned());
+            let mut matcher = constraints.matcher(&constraint).unwrap();
+            write(&mut matcher, &tokenizer, seed, 300)
+        };
+        let mut ended = 0;
+        for seed in 0..20 {
+            let (text, end) = written(json, seed);
+            if end != End::Length {
+                ended += 1;
+                // JSON has numbers that f64 has not.
+                let fault =
+                    serde_json::from_str::<Json>(&text).err().map(|error| error.to_string());
+                let is_json = fault.is_none_or(|fault| fault.contains("number out of range"));
+                assert!(is_json, "{family}: {text}");
+            }
+            let (text, end) = written(plan, seed);
+            assert_ne!(end, End::Length);
+            let steps = text.strip_prefix("Plan:\n").unwrap();
+            assert!(steps.lines().all(|step| step.starts_with("- ")), "{text}");
+            assert!((2..=3).contains(&steps.lines().count()), "{text}");
+        }
+        assert!(ended > 10, "{family}: {ended}");
+    }
+    let reason = refusal(&constraints(&tokenizer("qwen")), &Constraint::Lark("root ::= a".into()));
+    assert!(reason.contains("GBNF") && reason.contains("`a`"), "{reason}");
+}
+
+#[test]
 fn a_grammar_may_name_special_tokens() {
     let tokenizer = tokenizer("qwen");
     let grammar = r#"start: "a" <|im_start|> "b""#.to_owned();

@@ -49,6 +49,34 @@ fn what_is_written_under_a_schema_is_valid() {
 }
 
 #[test]
+fn an_object_that_lists_properties_has_no_others() {
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 4}, "at": {"$ref": "#/$defs/at"}},
+        "required": ["name"],
+        "$defs": {"at": {"type": "object", "properties": {"x": {"type": "boolean"}}}},
+    });
+    let tokenizer = tokenizer("qwen");
+    let constraints = constraints(&tokenizer);
+    let written = |schema: &Json, seed| {
+        let mut matcher = constraints.matcher(&Constraint::JsonSchema(value(schema))).unwrap();
+        write(&mut matcher, &tokenizer, seed, 300)
+    };
+    for seed in 0..30 {
+        let (text, end) = written(&schema, seed);
+        assert_ne!(end, End::Length);
+        let object: Json = serde_json::from_str(&text).unwrap();
+        let keys = |json: &Json| json.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert!(keys(&object).iter().all(|key| key == "name" || key == "at"), "{text}");
+        assert!(object.get("at").is_none_or(|at| keys(at).iter().all(|key| key == "x")), "{text}");
+    }
+    let mut open = schema;
+    open["additionalProperties"] = Json::Bool(true);
+    let has_others = |seed| written(&open, seed).0.matches(':').count() > 3;
+    assert!((0..30).any(has_others));
+}
+
+#[test]
 fn formats_are_held_by_their_form() {
     let tokenizer = tokenizer("qwen");
     let constraints = constraints(&tokenizer);

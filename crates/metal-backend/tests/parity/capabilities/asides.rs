@@ -3,7 +3,7 @@
 
 use inference_core::{
     CancelToken, ChatOptions, ClassifyOptions, EncodedPicture, Error, Feature, GenerateOptions,
-    InspectOptions, Message, Prompt, PromptPart, TextModel, Value,
+    InspectOptions, Message, Prompt, PromptPart, Role, TextModel, Value,
 };
 
 use super::{Walk, prompt};
@@ -40,13 +40,16 @@ fn chat(walk: &mut Walk, model: &dyn TextModel) {
         ("type".to_owned(), "function".into()),
         ("function".to_owned(), name("look_up_42")),
     ]);
-    let ChatOptions { tools, template_kwargs, add_generation_prompt } = ChatOptions {
-        tools: vec![tool],
-        template_kwargs: vec![("no_template_has_this".to_owned(), true.into())],
-        add_generation_prompt: false,
-    };
+    let ChatOptions { tools, template_kwargs, add_generation_prompt, continue_final_message } =
+        ChatOptions {
+            tools: vec![tool],
+            template_kwargs: vec![("no_template_has_this".to_owned(), true.into())],
+            add_generation_prompt: false,
+            continue_final_message: true,
+        };
     let rendered =
         |options: ChatOptions| model.render_chat(&messages, &options).map(|prompt| prompt.text);
+    goes_on(walk, model, &ChatOptions { continue_final_message, ..ChatOptions::default() });
     let plain = rendered(ChatOptions::default()).unwrap();
     let once = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
     let answer =
@@ -67,6 +70,18 @@ fn chat(walk: &mut Walk, model: &dyn TextModel) {
     let has_its_format =
         ["mistral", "mistral3", "ministral3", "mixtral", "nemotron_h"].contains(&walk.name);
     assert!(plain != cut || has_its_format, "{}: {plain:?}, {cut:?}", walk.name);
+}
+
+/// An answer that was begun goes on behind its last character, whatever the template writes there.
+fn goes_on(walk: &Walk, model: &dyn TextModel, options: &ChatOptions) {
+    let begun = [Message::user("Where?"), Message::new(Role::Assistant, "In the fox's ")];
+    let prompt = model.render_chat(&begun, options).unwrap();
+    assert!(prompt.text.ends_with("In the fox's "), "{}: {:?}", walk.name, prompt.text);
+    let whole = model.render_chat(&begun, &ChatOptions::default()).unwrap();
+    let most = prompt.ids.len().saturating_sub(2);
+    assert_eq!(prompt.ids[..most], whole.ids[..most], "{}", walk.name);
+    let unanswered = model.render_chat(&begun[..1], options);
+    assert!(matches!(unanswered, Err(Error::Prompt(_))), "{}: {unanswered:?}", walk.name);
 }
 
 fn classify(walk: &mut Walk, model: &dyn TextModel) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use super::tables::THREAD;
 use crate::error::{ApiError, Kind};
 use crate::protocol::wire::Frame;
 
@@ -14,7 +15,13 @@ pub fn body(error: &ApiError) -> Json {
         }
         _ => error.message.clone(),
     };
-    json!({"type": "error", "error": {"type": word(error.kind), "message": message}})
+    let mut told = json!({"type": word(error.kind), "message": message});
+    if error.kind == Kind::Unsupported && error.param.as_deref() == Some(THREAD) {
+        // By this they know that the same conversation goes without a thread.
+        told["details"] =
+            json!({"error_code": "thread_unsupported_request", "unsupported": [THREAD]});
+    }
+    json!({"type": "error", "error": told})
 }
 
 /// The event that ends a stream with `error`.

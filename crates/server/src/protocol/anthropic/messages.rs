@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use inference_core::{ChatOptions, GenerateOptions};
+use inference_core::{ChatOptions, GenerateOptions, Role};
 use serde_json::json;
 
 use super::output::{Output, Thoughts, output};
@@ -20,6 +20,7 @@ use crate::http::response::json_response;
 use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Conversation, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
+use crate::protocol::openai::template::is_open;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
 use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
@@ -109,7 +110,14 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Asks> {
     let pictures = Pictures::of(state, loaded.model.as_ref());
     let messages = messages(system, items, &pictures)?;
     let (definitions, tools) = tools(reader.list("tools")?.unwrap_or_default())?;
-    let chat = ChatOptions { tools: definitions, ..ChatOptions::default() };
+    let last = messages.last().filter(|last| last.role == Role::Assistant);
+    if last.is_some_and(|last| !is_open(last)) {
+        let reason =
+            "the last turn is the assistant's, and has no text that an answer could go on with";
+        return Err(ApiError::value("messages", reason));
+    }
+    let continue_final_message = last.is_some();
+    let chat = ChatOptions { tools: definitions, continue_final_message, ..ChatOptions::default() };
     let mut conversation = Conversation { messages, chat, tools };
     let (mut options, mut names) = (GenerateOptions::default(), Names::new(NAMES));
     let Output { thoughts, constraint } =

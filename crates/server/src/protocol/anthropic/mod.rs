@@ -1,5 +1,6 @@
 //! Anthropic's endpoints.
 
+mod client_tools;
 pub mod error;
 pub mod messages;
 mod output;

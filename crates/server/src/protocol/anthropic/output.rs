@@ -1,6 +1,6 @@
 //! `thinking` and `output_config`: how much to think, and what an answer holds to.
 
-use inference_core::{Constraint, Value};
+use inference_core::Constraint;
 use inference_text::Effort;
 use inference_text::json::to_value;
 use serde_json::Value as Json;
@@ -9,6 +9,7 @@ use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::{Conversation, bounded};
+use crate::protocol::thinking::{self, Variables};
 
 /// The least `budget_tokens`.
 const LEAST_BUDGET: usize = 1024;
@@ -51,29 +52,17 @@ pub fn output(
     effort: Effort,
     conversation: &mut Conversation,
 ) -> Result<Output> {
-    let (thinking, thoughts) = thinking(reader)?;
-    let mut variables = match thinking {
+    let (asked, thoughts) = asked(reader)?;
+    let mut variables = match asked {
         Thinking::Own => Vec::new(),
-        Thinking::Off => effort
-            .variables("none")
-            .map_err(|reason| ApiError::unsupported("thinking.type", reason))?,
-        Thinking::On => match effort {
-            Effort::Unknown => {
-                let reason = "the model's chat template knows nothing of thinking";
-                return Err(ApiError::unsupported("thinking.type", reason));
-            }
-            // It always thinks.
-            Effort::Levels => Vec::new(),
-            Effort::Switch | Effort::SwitchAndLevels => {
-                vec![("enable_thinking".to_owned(), Value::from(true))]
-            }
-        },
+        Thinking::Off => thinking::switched(effort, false, "thinking.type")?,
+        Thinking::On => thinking::switched(effort, true, "thinking.type")?,
     };
     let mut constraint = None;
     if let Some(config) = reader.take("output_config") {
         let mut config = Reader::new("output_config", config)?;
         if let Some(level) = config.text("effort")? {
-            variables.extend(of_level(&level, effort, thinking)?);
+            variables.extend(of_level(&level, effort, asked)?);
         }
         if let Some(format) = config.take("format") {
             constraint = Some(schema(Reader::new("output_config.format", format)?, limits)?);
@@ -84,7 +73,7 @@ pub fn output(
     Ok(Output { thoughts, constraint })
 }
 
-fn thinking(reader: &mut Reader) -> Result<(Thinking, Thoughts)> {
+fn asked(reader: &mut Reader) -> Result<(Thinking, Thoughts)> {
     let Some(asked) = reader.take("thinking") else { return Ok((Thinking::Own, Thoughts::Told)) };
     let mut asked = Reader::new("thinking", asked)?;
     let kind = asked.text("type")?;
@@ -117,7 +106,7 @@ fn thinking(reader: &mut Reader) -> Result<(Thinking, Thoughts)> {
 }
 
 /// The template's variables for the effort `level`.
-fn of_level(level: &str, effort: Effort, thinking: Thinking) -> Result<Vec<(String, Value)>> {
+fn of_level(level: &str, effort: Effort, asked: Thinking) -> Result<Variables> {
     if !["low", "medium", "high", "xhigh", "max"].contains(&level) {
         let reason = format!("`{level}` is not one of low, medium, high, xhigh, max");
         return Err(ApiError::value("output_config.effort", reason));
@@ -126,11 +115,9 @@ fn of_level(level: &str, effort: Effort, thinking: Thinking) -> Result<Vec<(Stri
     if level == "high" && effort == Effort::Unknown {
         return Ok(Vec::new());
     }
-    let variables = effort.variables(level);
-    let mut variables =
-        variables.map_err(|reason| ApiError::unsupported("output_config.effort", reason))?;
+    let mut variables = thinking::level(effort, level, "output_config.effort")?;
     // Whether to think at all is `thinking`'s to say.
-    if thinking != Thinking::Own {
+    if asked != Thinking::Own {
         variables.retain(|(name, _)| name != "enable_thinking");
     }
     Ok(variables)

@@ -1,6 +1,6 @@
 //! The fields of Anthropic's requests, all of them.
 
-use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
+use crate::fields::table::{Field, Kind, UNBOUNDED, hint, honoured, nothing, refused, required};
 
 const STRINGS: &str = r#"{"type":"array","items":{"type":"string","minLength":1}}"#;
 const SYSTEM: &str = r#"{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object",
@@ -31,6 +31,9 @@ pub const CACHE: &[Field] = &[
     nothing("ttl", Kind::OneOf(&["5m", "1h"]), "How long to keep it."),
     nothing("scope", Kind::Text, "Who shares it."),
 ];
+/// The field of a conversation that Anthropic's servers keep.
+pub const THREAD: &str = "thread";
+
 const METADATA: &[Field] = &[nothing("user_id", Kind::Text, "A name for the user.")];
 
 /// Fields that `/v1/messages` and `/v1/messages/count_tokens` share.
@@ -60,9 +63,9 @@ pub const CONVERSATION: &[Field] = &[
         "A hint what to cache; the cache finds prompts by their tokens.",
     ),
     nothing("user_profile_id", Kind::Text, "A name for the user."),
-    refused("speed", &["\"standard\""], "there is one speed"),
+    hint("speed", &["\"standard\""], "there is one speed"),
     refused("mcp_servers", &["[]"], "the server connects to no other servers"),
-    refused(
+    hint(
         "context_management",
         &[
             "{\"edits\":[]}",
@@ -71,6 +74,13 @@ pub const CONVERSATION: &[Field] = &[
             "{\"edits\":[{\"type\":\"clear_thinking_20251015\",\"keep\":\"all\"}]}",
         ],
         "conversations are taken as they are",
+    ),
+    hint("fallback_credit_token", &[], "there is one model"),
+    // Clients go on without it where the error has the details that this one gets.
+    refused(
+        THREAD,
+        &[],
+        "conversations are not kept; send the whole of it (in Anthropic's packages: `thread=False`)",
     ),
 ];
 
@@ -87,8 +97,8 @@ pub const CREATE: &[Field] = &[
     honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability."),
     honoured("top_k", Kind::Integer(0, UNBOUNDED), "Keep so many likeliest tokens; 0: all."),
     nothing("metadata", Kind::Fields(METADATA), "A name for the user."),
-    refused("service_tier", &["\"auto\"", "\"standard_only\""], "there is one tier"),
+    hint("service_tier", &["\"auto\"", "\"standard_only\""], "there is one tier"),
     refused("container", &[], "the server runs no code"),
-    refused("inference_geo", &[], "the server computes where it is"),
-    refused("diagnostics", &[], "the reasons of cache misses are in `/metrics`"),
+    hint("inference_geo", &[], "the server computes where it is"),
+    hint("diagnostics", &[], "the reasons of cache misses are in `/metrics`"),
 ];

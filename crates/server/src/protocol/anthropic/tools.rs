@@ -5,12 +5,14 @@ use inference_text::answer::{Tool, ToolChoice};
 use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
 
+use super::client_tools;
 use super::tables::CACHE;
 use crate::error::{ApiError, Result};
 use crate::fields::bounds::check_tools;
 use crate::fields::reader::Reader;
-use crate::fields::table::take_hint;
+use crate::fields::table::take_object;
 use crate::protocol::conversation::{Calls, ToolFields, arguments_schema};
+use crate::protocol::hosted::leave_out;
 use crate::protocol::tools::{check_callers, tool_name};
 
 /// The fields that errors about tools name.
@@ -25,7 +27,9 @@ pub fn tools(items: Vec<Json>) -> Result<(Vec<Value>, Vec<Tool>)> {
     check_tools("tools", items.len())?;
     let (mut definitions, mut tools) = (Vec::new(), Vec::<Tool>::new());
     for (index, item) in items.into_iter().enumerate() {
-        let (definition, tool) = tool(Reader::new(format!("tools[{index}]"), item)?)?;
+        let Some((definition, tool)) = tool(Reader::new(format!("tools[{index}]"), item)?)? else {
+            continue;
+        };
         if tools.iter().any(|earlier| earlier.name == tool.name) {
             let reason = format!("`{}` is the name of an earlier tool", tool.name);
             return Err(ApiError::value(format!("tools[{index}].name"), reason));
@@ -36,32 +40,48 @@ pub fn tools(items: Vec<Json>) -> Result<(Vec<Value>, Vec<Tool>)> {
     Ok((definitions, tools))
 }
 
-fn tool(mut tool: Reader) -> Result<(Json, Tool)> {
-    if tool.text("type")?.is_some_and(|kind| kind != "custom") {
-        let reason = "the server has no tools of its own; give tools by name and `input_schema`";
+/// A tool with its definition; `None` for one that Anthropic's servers run.
+fn tool(mut tool: Reader) -> Result<Option<(Json, Tool)>> {
+    let kind = tool.text("type")?.unwrap_or_else(|| "custom".to_owned());
+    let own = client_tools::known(&kind);
+    if own.is_none() && kind != "custom" {
+        if leave_out(&tool, &kind)? {
+            return Ok(None);
+        }
+        let reason = "it is no kind of tool that is known; give tools by name and `input_schema`";
         return Err(ApiError::unsupported(tool.path("type"), reason));
     }
     let name = tool_name(&mut tool, 128)?;
-    let schema = tool.object("input_schema")?;
-    let schema = tool.need("input_schema", schema)?;
-    let description = tool.text("description")?;
+    let (description, schema) = match own {
+        Some((about, schema)) => {
+            tool.hints(&["max_characters"], "the client runs the tool")?;
+            (Some(about.to_owned()), schema)
+        }
+        None => {
+            let schema = tool.object("input_schema")?;
+            (tool.text("description")?, tool.need("input_schema", schema)?)
+        }
+    };
     let strict = tool.bool("strict")?.unwrap_or(false);
     // Hints: what is cached is found by its tokens, and a call is sent as soon as it is complete.
-    take_hint(&mut tool, "cache_control", CACHE)?;
+    take_object(&mut tool, "cache_control", CACHE)?;
     tool.bool("eager_input_streaming")?;
     check_callers(&mut tool)?;
-    if tool.list("input_examples")?.is_some_and(|examples| !examples.is_empty()) {
-        let reason = "templates have no place for them; put them into the description";
-        return Err(ApiError::unsupported(tool.path("input_examples"), reason));
-    }
+    let examples = tool.list("input_examples")?.filter(|examples| !examples.is_empty());
     tool.finish()?;
+    // Templates have no other place for them.
+    let examples = examples.map(|examples| {
+        let lines: Vec<_> = examples.iter().map(Json::to_string).collect();
+        format!("Examples of its input:\n{}", lines.join("\n"))
+    });
+    let about: Vec<_> = description.into_iter().chain(examples).collect();
     let mut function = json!({"name": name});
-    if let Some(description) = description {
-        function["description"] = json!(description);
+    if !about.is_empty() {
+        function["description"] = json!(about.join("\n\n"));
     }
     function["parameters"] = Json::Object(schema.clone());
     let definition = json!({"type": "function", "function": function});
-    Ok((definition, Tool { name, parameters: arguments_schema(schema), strict }))
+    Ok(Some((definition, Tool { name, parameters: arguments_schema(schema), strict })))
 }
 
 /// The calls that the field `tool_choice` allows.

@@ -7,10 +7,14 @@ use serde_json::Value as Json;
 use super::tables::CACHE;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
-use crate::fields::table::take_hint;
+use crate::fields::table::take_object;
+use crate::fields::told::tell;
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::turns::{Turns, join};
+
+/// The beginning of the block in which Claude Code counts its sessions.
+const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The messages of the fields `system` and `messages`. Turns of one role that follow each other are
 /// one message.
@@ -27,10 +31,9 @@ pub fn messages(
     }
     let mut turns = Blocks { turns: Turns::default(), pictures };
     if let Some(system) = system {
-        let text = texts("system", system)?;
+        let text = texts("system", without_billing(system))?;
         turns.instruct(&text);
     }
-    let last = items.len() - 1;
     for (index, item) in items.into_iter().enumerate() {
         let mut reader = Reader::new(format!("messages[{index}]"), item)?;
         let role = reader.text("role")?;
@@ -44,11 +47,6 @@ pub fn messages(
                 turns.instruct(&text);
             }
             "user" => turns.user(&path, content)?,
-            "assistant" if index == last => {
-                let reason = "the last turn is the assistant's, and the model cannot continue an \
-                              answer that was begun";
-                return Err(ApiError::unsupported(reader.path("role"), reason));
-            }
             "assistant" => turns.assistant(&path, content)?,
             other => {
                 let reason = format!("`{other}` is not one of user, assistant, system");
@@ -198,6 +196,23 @@ impl Blocks<'_> {
     }
 }
 
+/// `system` without the block in which Claude Code counts its sessions. That is no instruction, and
+/// another one in each session would keep prompts from being found in the cache.
+fn without_billing(mut system: Json) -> Json {
+    let is_billing = |block: &Json| {
+        let text = block.get("text").and_then(Json::as_str);
+        text.is_some_and(|text| text.starts_with(BILLING) && !text.trim_end().contains('\n'))
+    };
+    if let Some(blocks) = system.as_array_mut()
+        && blocks.len() > 1
+        && is_billing(&blocks[0])
+    {
+        blocks.remove(0);
+        tell("system[].x-anthropic-billing-header");
+    }
+    system
+}
+
 /// The blocks of `content`, which may be one text.
 fn blocks(path: &str, content: Json) -> Result<Vec<Reader>> {
     match content {
@@ -253,5 +268,5 @@ fn text(mut block: Reader) -> Result<String> {
 
 /// Takes what asks for nothing: what is cached is found by its tokens.
 fn hints(block: &mut Reader) -> Result<()> {
-    take_hint(block, "cache_control", CACHE)
+    take_object(block, "cache_control", CACHE)
 }

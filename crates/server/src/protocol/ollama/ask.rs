@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 
 use super::keep_alive::keep_alive;
+use super::tables::OPTIONS;
 use super::wire::{Head, Kind};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::fields::table::{Field, check};
+use crate::fields::told::take_hint;
 use crate::http::body;
 use crate::http::response::json_response;
 use crate::pool::lease::Lease;
@@ -50,18 +52,48 @@ pub async fn ask(
 ) -> Result<Ask> {
     let began = Instant::now();
     state.pool.check_open()?;
-    let (body, bytes) = body::undeclared_object(state, request).await?;
+    let (mut body, bytes) = body::undeclared_object(state, request).await?;
+    options_on_top(&mut body, tables)?;
     let mut reader = check(tables, &state.config.limits, body)?;
-    let keep = keep_alive(&mut reader)?;
+    let mut keep = keep_alive(&mut reader)?;
     let asked = reader.text("model")?.unwrap_or_default();
     let index = state.pool.find(Some(meant(state, &asked)), makes).await?;
     let known = Arc::clone(state.pool.catalogue().known(index));
     if known.pinned && keep == Keep::For(Duration::ZERO) {
-        let reason =
-            format!("the model `{}` stays loaded: it is pinned, or the only one", known.name);
-        return Err(ApiError::unsupported("keep_alive", reason));
+        take_hint("keep_alive", "the model stays loaded: it is pinned, or the only one")?;
+        keep = Keep::Always;
     }
     Ok(Ask { reader, index, name: known.name.to_string(), keep, bytes, began })
+}
+
+/// Moves what clients write beside `options`, and not into it, to where Ollama has it: into
+/// `options`, of which requests with these `tables` have one.
+///
+/// # Errors
+/// It is there too, and says something else.
+fn options_on_top(body: &mut Map<String, Json>, tables: &[&[Field]]) -> Result<()> {
+    let is_own = |name: &str| tables.iter().flat_map(|table| table.iter()).any(|f| f.name == name);
+    if !is_own("options") || body.get("options").is_some_and(|o| !o.is_object() && !o.is_null()) {
+        return Ok(());
+    }
+    let is_option =
+        |name: &&String| !is_own(name) && OPTIONS.iter().any(|option| option.name == name.as_str());
+    let names: Vec<String> = body.keys().filter(is_option).cloned().collect();
+    for name in names {
+        let value = body.shift_remove(&name).unwrap_or_default();
+        if value.is_null() {
+            continue;
+        }
+        if body.get("options").is_none_or(Json::is_null) {
+            body.insert("options".to_owned(), json!({}));
+        }
+        let options = &mut body["options"];
+        if !options[&name].is_null() && options[&name] != value {
+            return Err(ApiError::value(&name, format!("differs from `options.{name}`")));
+        }
+        options[&name] = value;
+    }
+    Ok(())
 }
 
 /// The name that `asked` means: Ollama's clients put `:latest` behind names that have no tag.

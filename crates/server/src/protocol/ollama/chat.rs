@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use inference_core::ChatOptions;
-use inference_text::answer::ToolChoice;
+use inference_core::{ChatOptions, Role};
 
 use super::ask::{Ask, ask};
 use super::messages::messages;
@@ -17,12 +16,14 @@ use crate::pool::models::Makes;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields};
 use crate::protocol::generate::{Started, generate};
 use crate::protocol::openai::messages::tools;
+use crate::protocol::openai::template::is_open;
+use crate::protocol::openai::tool_choice::choice;
 use crate::protocol::pictures::Pictures;
 use crate::run::state::State;
 
-/// The fields that errors about tools name. Nothing in a request chooses among tools.
+/// The fields that errors about tools name.
 const TOOL_FIELDS: ToolFields =
-    ToolFields { tools: "tools", choice: "tools", schema: "function.parameters" };
+    ToolFields { tools: "tools", choice: "tool_choice", schema: "function.parameters" };
 
 /// Answers a conversation. One without messages loads the model, or unloads it.
 ///
@@ -41,10 +42,15 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let pictures = Pictures::of(&state, loaded.model.as_ref());
     let messages = messages(items, loaded.model.as_ref(), &pictures)?;
     let tools = tools(reader.list("tools")?.unwrap_or_default())?;
-    let chat = ChatOptions { tools: tools.definitions, ..ChatOptions::default() };
+    let last = messages.last().filter(|last| last.role == Role::Assistant);
+    let chat = ChatOptions {
+        tools: tools.definitions,
+        continue_final_message: last.is_some_and(is_open),
+        ..ChatOptions::default()
+    };
     let mut conversation = Conversation { messages, chat, tools: tools.callable };
     conversation.set_variables(think(&mut reader, loaded.effort)?, "think", "think")?;
-    let calls = Calls { choice: ToolChoice::Auto, most: usize::MAX, fields: TOOL_FIELDS };
+    let calls = Calls { choice: choice(&mut reader)?, most: usize::MAX, fields: TOOL_FIELDS };
     conversation.allow(&calls, &loaded, &mut asked.options, &mut asked.names)?;
     reader.finish()?;
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {

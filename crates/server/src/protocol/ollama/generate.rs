@@ -13,10 +13,12 @@ use super::options::{asked, think};
 use super::tables;
 use super::wire::{Kind, LineWire};
 use crate::error::{ApiError, Result};
+use crate::fields::told::is_empty;
 use crate::pool::models::Makes;
 use crate::protocol::content::Content;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields};
 use crate::protocol::generate::{Started, generate};
+use crate::protocol::infill::{Infill, infill};
 use crate::protocol::pictures::Pictures;
 use crate::run::reading::Reading;
 use crate::run::state::State;
@@ -38,20 +40,25 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     }
     let (loaded, head) = ask.loaded(&state, Kind::Generate).await?;
     let Ask { mut reader, bytes, .. } = ask;
-    if reader.bool("raw")? == Some(true) {
+    let suffix = reader.text("suffix")?.filter(|suffix| !suffix.is_empty());
+    if reader.bool("raw")? == Some(true) || suffix.is_some() {
+        let other = if suffix.is_some() { "suffix" } else { "raw" };
         for field in ["system", "images", "think"] {
-            if reader.take(field).is_some() {
-                return Err(ApiError::value(
-                    field,
-                    "needs the chat template, and `raw` goes without",
-                ));
+            if reader.take(field).is_some_and(|value| !is_empty(&value)) {
+                let reason = format!("needs the chat template, and `{other}` goes without");
+                return Err(ApiError::value(field, reason));
             }
         }
         reader.finish()?;
         return generate(&state, &loaded, asked, bytes, move |loaded, asked| {
-            let ids = loaded.model.encode(&prompt)?;
+            let infill = match &suffix {
+                Some(suffix) => infill(loaded.model.as_ref(), &[], (&prompt, suffix), "suffix")?,
+                None => Infill { text: prompt, ends: Vec::new() },
+            };
+            let ids = loaded.model.encode(&infill.text)?;
             asked.check_context(ids.len())?;
-            let options = asked.options_of(0, loaded.model.as_ref(), ids.len());
+            let mut options = asked.options_of(0, loaded.model.as_ref(), ids.len());
+            options.stop_token_ids.extend(infill.ends);
             let scores = options.logprobs.then(|| Arc::clone(&loaded.model));
             let generation = loaded.model.generate(&Prompt::Ids(ids), &options)?;
             let generations = vec![(generation, Reading::of_text(scores))];

@@ -1,5 +1,7 @@
 //! Ollama's messages as the contract's.
 
+use std::collections::VecDeque;
+
 use inference_core::{EncodedPicture, Message, Role, TextModel};
 use inference_text::json::to_value;
 use serde_json::Value as Json;
@@ -21,7 +23,7 @@ pub fn messages(
 ) -> Result<Vec<Message>> {
     let mut turns = Turns::default();
     // The calls that have no result yet.
-    let mut open: Vec<(String, String)> = Vec::new();
+    let mut open: VecDeque<(String, String)> = VecDeque::new();
     for (index, item) in items.into_iter().enumerate() {
         let mut reader = Reader::new(format!("messages[{index}]"), item)?;
         let role = reader.text("role")?;
@@ -67,7 +69,7 @@ pub fn messages(
             {
                 let (id, name, arguments) = tool_call(Reader::new(format!("{path}[{at}]"), call)?)?;
                 let id = id.unwrap_or_else(|| format!("call_{index}_{at}"));
-                open.push((id.clone(), name.clone()));
+                open.push_back((id.clone(), name.clone()));
                 turns.call(id, name, to_value(arguments));
             }
         }
@@ -99,7 +101,7 @@ pub fn images(
 /// The call that a message of a tool answers: the one that it names, else the first that is open.
 fn answered(
     reader: &mut Reader,
-    open: &mut Vec<(String, String)>,
+    open: &mut VecDeque<(String, String)>,
     turns: &mut Turns,
 ) -> Result<(String, String)> {
     let (id, name) = (reader.text("tool_call_id")?, reader.text("tool_name")?);
@@ -107,15 +109,16 @@ fn answered(
         let name = turns.answered(&id).map_err(|none| {
             ApiError::value(reader.path("tool_call_id"), none.reason("call", &id))
         })?;
-        open.retain(|(own, _)| *own != id);
+        if let Some(at) = open.iter().position(|(own, _)| *own == id) {
+            open.remove(at);
+        }
         return Ok((id, name));
     }
     let fits = |(_, own): &(String, String)| name.as_ref().is_none_or(|name| name == own);
-    match (open.iter().position(fits), name) {
-        (Some(index), _) => {
-            let (id, name) = open.remove(index);
-            let _ = turns.answered(&id);
-            Ok((id, name))
+    match (open.iter().position(fits).and_then(|at| open.remove(at)), name) {
+        (Some(call), _) => {
+            let _ = turns.answered(&call.0);
+            Ok(call)
         }
         (None, Some(name)) => Ok((format!("call_{name}"), name)),
         (None, None) => {

@@ -27,7 +27,7 @@ use crate::run::state::{State, since_1970};
 
 /// The version of Ollama whose fields are known here. Clients ask for it to learn what they may
 /// send.
-const VERSION: &str = "0.13.0";
+const VERSION: &str = "0.21.0";
 
 /// Seconds since 1970 of a time that never comes, for models that stay.
 const NEVER: Duration = Duration::from_secs(253_402_300_799);

@@ -1,6 +1,6 @@
 //! `options`, `format` and `think`.
 
-use inference_core::{Constraint, GenerateOptions, Value};
+use inference_core::{Constraint, GenerateOptions};
 use inference_text::Effort;
 use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
@@ -12,7 +12,8 @@ use crate::fields::reader::{Reader, expected};
 use crate::fields::table::check_in;
 use crate::protocol::conversation::{bounded, constrain};
 use crate::protocol::generate::{Asked, Delivery};
-use crate::protocol::openai::options::stop;
+use crate::protocol::openai::options::{stop, window_of_penalties};
+use crate::protocol::thinking::{Variables, level, switched};
 
 /// The request's fields for options of the contract.
 const NAMES: &[(&str, &str)] = &[
@@ -40,7 +41,7 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
     let mut names = Names::new(NAMES);
     let mut options = GenerateOptions {
         temperature: given.number("temperature")?,
-        top_k: given.count("top_k")?,
+        top_k: given.integer("top_k")?.map(|most| usize::try_from(most).unwrap_or(0)),
         top_p: given.number("top_p")?,
         min_p: given.number("min_p")?,
         // A negative seed but -1 is the same 64 bits.
@@ -54,21 +55,8 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
         top_logprobs: reader.count("top_logprobs")?.unwrap_or(0),
         ..GenerateOptions::default()
     };
-    match given.integer("repeat_last_n")? {
-        None => {}
-        Some(0) => {
-            options.repetition_penalty = None;
-            options.presence_penalty = None;
-            options.frequency_penalty = None;
-        }
-        Some(window) => {
-            // By itself it is the window of no penalty.
-            let penalties =
-                [options.repetition_penalty, options.presence_penalty, options.frequency_penalty];
-            let is_asked = penalties.iter().any(Option::is_some);
-            let window = usize::try_from(window).unwrap_or(usize::MAX);
-            options.penalty_window = is_asked.then_some(window);
-        }
+    if let Some(window) = given.integer("repeat_last_n")? {
+        window_of_penalties(&mut options, window)?;
     }
     let context = given.count("num_ctx")?;
     given.finish()?;
@@ -110,21 +98,12 @@ fn format(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> {
 ///
 /// # Errors
 /// It means nothing, or the template does not know of it.
-pub fn think(reader: &mut Reader, effort: Effort) -> Result<Vec<(String, Value)>> {
-    let unknown = |reason| ApiError::unsupported("think", reason);
+pub fn think(reader: &mut Reader, effort: Effort) -> Result<Variables> {
     match reader.take("think") {
         None => Ok(Vec::new()),
-        Some(Json::Bool(false)) => effort.variables("none").map_err(unknown),
-        Some(Json::Bool(true)) => match effort {
-            Effort::Unknown => Err(unknown("the model's chat template knows nothing of thinking")),
-            // It always thinks.
-            Effort::Levels => Ok(Vec::new()),
-            Effort::Switch | Effort::SwitchAndLevels => {
-                Ok(vec![("enable_thinking".to_owned(), Value::from(true))])
-            }
-        },
-        Some(Json::String(level)) if ["low", "medium", "high", "max"].contains(&level.as_str()) => {
-            effort.variables(&level).map_err(unknown)
+        Some(Json::Bool(on)) => switched(effort, on, "think"),
+        Some(Json::String(given)) if ["low", "medium", "high", "max"].contains(&given.as_str()) => {
+            level(effort, &given, "think")
         }
         Some(Json::String(level)) => {
             let reason = format!("`{level}` is not one of low, medium, high, max");

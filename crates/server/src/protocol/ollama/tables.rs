@@ -1,6 +1,8 @@
 //! The fields of Ollama's requests, all of them.
 
-use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
+use crate::fields::table::{
+    Field, Kind, UNBOUNDED, alias, hint, honoured, nothing, refused, required,
+};
 use crate::protocol::openai::tables::TOOLS;
 
 const MESSAGES: &str = r#"{"type":"array","items":{"type":"object","required":["role"],
@@ -28,7 +30,7 @@ pub const OPTIONS: &[Field] = &[
         Kind::Number(0.0, f64::MAX),
         "0 is greedy. Left out: the model's own choice.",
     ),
-    honoured("top_k", Kind::Integer(0, UNBOUNDED), "Keep so many likeliest tokens; 0: all."),
+    honoured("top_k", Kind::Integer(-1, UNBOUNDED), "Keep so many likeliest tokens; 0 or -1: all."),
     honoured("top_p", Kind::Number(0.0, 1.0), "Keep the likeliest tokens up to this probability."),
     honoured(
         "min_p",
@@ -70,26 +72,26 @@ pub const OPTIONS: &[Field] = &[
     ),
     nothing("use_mmap", Kind::Bool, "How files are read."),
     refused("mirostat", &["0"], "it is not there; take `temperature`, `top_p` and `min_p`"),
-    refused(
-        "mirostat_tau",
-        &["5", "5.0"],
-        "it is not there; take `temperature`, `top_p` and `min_p`",
-    ),
-    refused("mirostat_eta", &["0.1"], "it is not there; take `temperature`, `top_p` and `min_p`"),
-    refused("tfs_z", &["1", "1.0"], "it is not there; take `min_p`"),
-    refused("typical_p", &["1", "1.0"], "it is not there; take `min_p`"),
+    hint("mirostat_tau", &["5"], "`mirostat`, which it belongs to, is not there"),
+    hint("mirostat_eta", &["0.1"], "`mirostat`, which it belongs to, is not there"),
+    refused("tfs_z", &["1"], "it is not there; take `min_p`"),
+    refused("typical_p", &["1"], "it is not there; take `min_p`"),
     refused("penalize_newline", &["true"], "penalties are those of all tokens"),
-    refused("numa", &["false"], OPERATOR),
-    refused("num_batch", &[], OPERATOR),
-    refused("num_gpu", &[], OPERATOR),
-    refused("main_gpu", &["0"], OPERATOR),
-    refused("low_vram", &["false"], OPERATOR),
-    refused("f16_kv", &["true"], OPERATOR),
+    hint("numa", &["false"], OPERATOR),
+    hint("num_batch", &[], OPERATOR),
+    hint("num_gpu", &[], OPERATOR),
+    hint("main_gpu", &["0"], OPERATOR),
+    hint("low_vram", &["false"], OPERATOR),
+    hint("f16_kv", &["true"], OPERATOR),
     refused("logits_all", &["false"], OPERATOR),
     refused("vocab_only", &["false"], OPERATOR),
-    refused("use_mlock", &["false"], OPERATOR),
+    hint("use_mlock", &["false"], OPERATOR),
     refused("embedding_only", &["false"], OPERATOR),
-    refused("num_thread", &["0"], OPERATOR),
+    alias("max_tokens", "num_predict", Kind::Integer(-2, UNBOUNDED)),
+    alias("max_output_tokens", "num_predict", Kind::Integer(-2, UNBOUNDED)),
+    alias("max_completion_tokens", "num_predict", Kind::Integer(-2, UNBOUNDED)),
+    alias("repetition_penalty", "repeat_penalty", Kind::Number(0.0, f64::MAX)),
+    hint("num_thread", &["0"], OPERATOR),
 ];
 
 const MODEL: Field = required("model", Kind::Text, "The model's name, with or without `:latest`.");
@@ -117,8 +119,8 @@ pub const GENERATING: &[Field] = &[
         Kind::Integer(0, |limits| limits.top_logprobs as i64),
         "Report so many likeliest tokens at each step; needs `logprobs`.",
     ),
-    refused("truncate", &["false"], "a conversation that is too long is refused; shorten it"),
-    refused("shift", &["false"], "an answer ends where the context does"),
+    hint("truncate", &["false"], "a conversation that is too long is refused; shorten it"),
+    hint("shift", &["false"], "an answer ends where the context does"),
 ];
 
 /// `POST /api/chat`, beside [`GENERATING`].
@@ -129,6 +131,11 @@ pub const CHAT: &[Field] = &[
         "The conversation. None: the model is loaded, or unloaded.",
     ),
     honoured("tools", TOOLS, "Functions that the answer may call."),
+    honoured(
+        "tool_choice",
+        Kind::Schema(include_str!("../openai/tool_choice.schema.json")),
+        "Extension: whether it must: `none`, `auto`, `required`, or a function's name.",
+    ),
 ];
 
 /// `POST /api/generate`, beside [`GENERATING`].
@@ -137,7 +144,11 @@ pub const GENERATE: &[Field] = &[
     honoured("system", Kind::Text, "Instructions before it."),
     honoured("images", Kind::Array(IMAGES), "Pictures, in base64."),
     honoured("raw", Kind::Bool, "Continue the prompt as it is, without the chat template."),
-    refused("suffix", &["\"\""], "the model does not fill in"),
+    honoured(
+        "suffix",
+        Kind::Text,
+        "The text behind the answer, for models whose tokenizers have marks to fill in.",
+    ),
     refused("template", &["\"\""], "the model's own is used; `raw` goes without"),
     refused("context", &["[]"], "send the conversation to /api/chat"),
     refused("width", &["0"], "pictures are made by /v1/images/generations"),
@@ -177,5 +188,5 @@ pub const SHOW: &[Field] = &[
         Kind::Text,
         "The same, as older clients call it; beside `model` it says nothing.",
     ),
-    refused("verbose", &["false"], "all that is known of a model is told in any case"),
+    hint("verbose", &["false"], "all that is known of a model is told in any case"),
 ];

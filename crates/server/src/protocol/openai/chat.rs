@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
+use inference_text::Effort;
 
 use super::chat_wire::{ChatWire, Logprobs};
 use super::head::Head;
-use super::options::{Sampling, sampling};
+use super::options::{Sampling, most_tokens, sampling};
 use super::template::conversation;
-use super::{response_format, tables, tool_choice};
+use super::{foreign, response_format, tables, tool_choice};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::pool::loaded::Loaded;
@@ -17,6 +18,7 @@ use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
+use crate::protocol::thinking::{Variables, level, switched};
 use crate::run::state::State;
 
 /// The fields that errors about tools name.
@@ -36,7 +38,7 @@ struct Chat {
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let tables = &[tables::SAMPLING, tables::CHAT];
+    let tables = &[tables::SAMPLING, tables::CHAT, foreign::GENERATING, foreign::CHAT];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let Chat { conversation, sampling, most_calls } = read(&mut reader, &state, &loaded)?;
     reader.finish()?;
@@ -56,13 +58,13 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     let limits = &state.config.limits;
     let mut sampling = sampling(reader, limits)?;
     let asked = &mut sampling.asked;
-    let newer = reader.count("max_completion_tokens")?;
-    let older = reader.count("max_tokens")?;
+    let newer = most_tokens(reader, "max_completion_tokens")?;
+    let older = most_tokens(reader, "max_tokens")?;
     if newer.is_some() && older.is_some() && newer != older {
         let reason = "differs from `max_completion_tokens`, whose older name it is";
         return Err(ApiError::value("max_tokens", reason));
     }
-    asked.options.max_tokens = newer.or(older);
+    asked.options.max_tokens = newer.or(older).flatten();
     asked.options.logprobs = reader.bool("logprobs")?.unwrap_or(false);
     asked.options.top_logprobs = reader.count("top_logprobs")?.unwrap_or(0);
     if asked.options.top_logprobs > 0 && !asked.options.logprobs {
@@ -75,11 +77,8 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     let items = reader.list("messages")?.unwrap_or_default();
     let pictures = Pictures::of(state, loaded.model.as_ref());
     let mut conversation = conversation(reader, items, &pictures)?;
-    if let Some(effort) = reader.text("reasoning_effort")? {
-        let variables = loaded.effort.variables(&effort);
-        let variables =
-            variables.map_err(|reason| ApiError::unsupported("reasoning_effort", reason))?;
-        conversation.set_variables(variables, "reasoning_effort", "chat_template_kwargs")?;
+    for (field, variables) in thinking(reader, loaded.effort)? {
+        conversation.set_variables(variables, field, "chat_template_kwargs")?;
     }
     let parallel = reader.bool("parallel_tool_calls")?.unwrap_or(true);
     let most_calls = if parallel { usize::MAX } else { 1 };
@@ -87,4 +86,42 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     let calls = Calls { choice, most: most_calls, fields: TOOL_FIELDS };
     conversation.allow(&calls, loaded, &mut asked.options, &mut asked.names)?;
     Ok(Chat { conversation, sampling, most_calls })
+}
+
+/// The template's variables for each field that says whether to think, and how much.
+fn thinking(reader: &mut Reader, effort: Effort) -> Result<Vec<(&'static str, Variables)>> {
+    let mut asked = Vec::new();
+    if let Some(given) = reader.text("reasoning_effort")? {
+        asked.push(("reasoning_effort", level(effort, &given, "reasoning_effort")?));
+    }
+    if let Some(on) = reader.bool("enable_thinking")? {
+        asked.push(("enable_thinking", switched(effort, on, "enable_thinking")?));
+    }
+    if let Some(given) = reader.take("thinking") {
+        let mut given = Reader::new("thinking", given)?;
+        let kind = given.text("type")?;
+        let variables = match given.need("type", kind)?.as_str() {
+            "enabled" => switched(effort, true, "thinking.type")?,
+            "disabled" => switched(effort, false, "thinking.type")?,
+            "adaptive" | "auto" => Vec::new(),
+            other => {
+                let reason = format!("`{other}` is not one of enabled, adaptive, auto, disabled");
+                return Err(ApiError::value("thinking.type", reason));
+            }
+        };
+        given.finish()?;
+        asked.push(("thinking", variables));
+    }
+    if let Some(given) = reader.take("reasoning") {
+        let mut given = Reader::new("reasoning", given)?;
+        if let Some(on) = given.bool("enabled")? {
+            asked.push(("reasoning.enabled", switched(effort, on, "reasoning.enabled")?));
+        }
+        if let Some(given) = given.text("effort")? {
+            asked.push(("reasoning.effort", level(effort, &given, "reasoning.effort")?));
+        }
+        given.hints(&["summary"], "thoughts are told as they are")?;
+        given.finish()?;
+    }
+    Ok(asked)
 }

@@ -98,6 +98,10 @@ impl Wire for ChatWire {
         (0..count).map(first).collect()
     }
 
+    fn used(&mut self, progress: Usage) {
+        self.head.used(progress);
+    }
+
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {
         let mut frames = Vec::new();
         for part in parts {

@@ -9,12 +9,14 @@ use inference_core::{Capabilities, Error, Feature, Prompt, Support, TextModel};
 use super::completions_wire::{Answer, CompletionWire};
 use super::head::Head;
 use super::logprobs::Place;
-use super::options::{Sampling, sampling};
-use super::tables;
+use super::options::{Sampling, most_tokens, sampling};
+use super::{foreign, tables};
 use crate::error::{ApiError, Result};
+use crate::fields::bounds::check_repeated;
 use crate::fields::prompts::prompts;
 use crate::fields::reader::Reader;
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
+use crate::protocol::infill::infill;
 use crate::protocol::request::{Checked, checked};
 use crate::run::reading::Reading;
 use crate::run::state::State;
@@ -30,6 +32,8 @@ struct Completion {
     n: usize,
     echo: bool,
     logprobs: bool,
+    /// The text behind the answer.
+    suffix: Option<String>,
 }
 
 impl Completion {
@@ -52,29 +56,37 @@ impl Completion {
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let tables = &[tables::SAMPLING, tables::COMPLETIONS];
+    let tables = &[tables::SAMPLING, tables::COMPLETIONS, foreign::GENERATING];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let mut completion = read(&mut reader, &state)?;
     reader.finish()?;
     completion.tell_the_end(loaded.model.capabilities());
-    let Completion { prompts, sampling, n, echo, logprobs } = completion;
+    let Completion { prompts, sampling, n, echo, logprobs, suffix } = completion;
     let Sampling { asked, usage } = sampling;
     let head = Head::new(state.id("cmpl-"), loaded.name(), usage);
     let most = state.config.limits.prompt_logprobs;
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         // The prompt's tokens, where they are told, are its text, and the first of them begins it.
         let tells_prompt = asked.options.prompt_logprobs;
-        let needs_text = (echo || logprobs) && !tells_prompt;
+        let needs_text = (echo || logprobs) && !tells_prompt || suffix.is_some();
         let encoded = encode(loaded.model.as_ref(), prompts, needs_text)?;
         check_prompt_logprobs(asked, &encoded, most)?;
         let (mut generations, mut answers) = (Vec::new(), Vec::new());
-        for (ids, text) in encoded {
+        for (mut ids, text) in encoded {
+            let mut ends = Vec::new();
+            if let Some(suffix) = &suffix {
+                let texts = (text.as_str(), suffix.as_str());
+                let infill = infill(loaded.model.as_ref(), &[], texts, "suffix")?;
+                ids = loaded.model.encode(&infill.text)?;
+                ends = infill.ends;
+            }
             let place = Place::behind(text.chars().count());
             let echo = if echo { text } else { String::new() };
             let answer = Answer { echo, place };
             let (count, prompt) = (ids.len(), Prompt::Ids(ids));
             for index in 0..asked.per_prompt {
-                let options = asked.options_of(index, loaded.model.as_ref(), count);
+                let mut options = asked.options_of(index, loaded.model.as_ref(), count);
+                options.stop_token_ids.extend(&ends);
                 let scores = options.logprobs.then(|| Arc::clone(&loaded.model));
                 let generation = loaded.model.generate(&prompt, &options)?;
                 generations.push((generation, Reading::of_text(scores)));
@@ -102,17 +114,28 @@ fn read(reader: &mut Reader, state: &State) -> Result<Completion> {
         return Err(ApiError::value("best_of", "the best is known at the end, not in a stream"));
     }
     let options = &mut asked.options;
-    options.max_tokens = Some(reader.count("max_tokens")?.unwrap_or(MAX_TOKENS));
+    options.max_tokens = most_tokens(reader, "max_tokens")?.unwrap_or(Some(MAX_TOKENS));
     options.top_logprobs = top.unwrap_or(0);
     options.logprobs = top.is_some() || best_of > n;
     options.prompt_logprobs = echo && top.is_some();
     let prompt = reader.take("prompt").unwrap_or_default();
     let prompts = prompts("prompt", prompt, limits.prompts)?;
+    let suffix = reader.text("suffix")?.filter(|suffix| !suffix.is_empty());
+    if suffix.is_some() {
+        if !prompts.iter().all(|prompt| matches!(prompt, Prompt::Text(_))) {
+            return Err(ApiError::value("suffix", "belongs to prompts of text, and not of ids"));
+        }
+        if options.prompt_logprobs {
+            let reason = "cannot be combined with `echo` and `logprobs`: the prompt has it inside";
+            return Err(ApiError::value("suffix", reason));
+        }
+        check_repeated("suffix", suffix.as_deref().map_or(0, str::len), prompts.len())?;
+    }
     asked.names.add("prompt_logprobs", "echo");
     asked.prompts = prompts.len();
     asked.per_prompt = best_of;
     (asked.count_field, asked.text_field) = ("prompt", "prompt");
-    Ok(Completion { prompts, sampling, n, echo, logprobs: top.is_some() })
+    Ok(Completion { prompts, sampling, n, echo, logprobs: top.is_some(), suffix })
 }
 
 /// Each prompt's ids, with its text where the answers need it.

@@ -74,6 +74,10 @@ impl Wire for CompletionWire {
         with_echo.map(first).collect()
     }
 
+    fn used(&mut self, progress: Usage) {
+        self.head.used(progress);
+    }
+
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {
         let (mut text, mut told, mut tokens, mut last) =
             (String::new(), Vec::new(), Vec::new(), None);

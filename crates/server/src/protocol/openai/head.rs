@@ -18,12 +18,19 @@ pub struct Head {
     created: u64,
     model: String,
     usage: UsageEvent,
+    /// Used so far, where each event tells it.
+    progress: Usage,
 }
 
 impl Head {
     /// The head of the new response `id` of `model`.
     pub fn new(id: String, model: &str, usage: UsageEvent) -> Head {
-        Head { id, created: now(), model: model.to_owned(), usage }
+        Head { id, created: now(), model: model.to_owned(), usage, progress: Usage::default() }
+    }
+
+    /// Takes note of what is used so far.
+    pub fn used(&mut self, progress: Usage) {
+        self.progress = progress;
     }
 
     /// The object of whole answers.
@@ -37,8 +44,10 @@ impl Head {
     pub fn chunk(&self, object: &str, index: usize, mut choice: Json) -> Frame {
         choice["index"] = json!(index);
         let mut chunk = self.object(object, vec![choice]);
-        if self.usage == UsageEvent::Told {
-            chunk["usage"] = Json::Null;
+        match self.usage {
+            UsageEvent::Told => chunk["usage"] = Json::Null,
+            UsageEvent::Each => chunk["usage"] = of_usage(self.progress),
+            UsageEvent::Untold => {}
         }
         Frame::Data(chunk.to_string())
     }
@@ -46,7 +55,7 @@ impl Head {
     /// The last events of a stream.
     pub fn end(&self, object: &str, usage: Usage) -> Vec<Frame> {
         let mut frames = Vec::new();
-        if self.usage == UsageEvent::Told {
+        if self.usage != UsageEvent::Untold {
             frames.push(Frame::Data(self.whole(object, Vec::new(), usage).to_string()));
         }
         frames.push(Frame::Data("[DONE]".to_owned()));

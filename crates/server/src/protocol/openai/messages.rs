@@ -8,19 +8,40 @@ use serde_json::{Map, Value as Json, json};
 use crate::error::{ApiError, Result};
 use crate::fields::bounds::check_tools;
 use crate::fields::reader::{Reader, expected};
+use crate::fields::told::is_empty;
 use crate::protocol::content::Content;
 use crate::protocol::conversation::arguments_schema;
+use crate::protocol::hosted::leave_out;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::tools::{arguments, tool_name};
 use crate::protocol::turns::Called;
 
 /// Refused fields of a message, with the remedy.
-const REFUSED: [(&str, &str); 4] = [
+const REFUSED: [(&str, &str); 3] = [
     ("audio", "messages are text and pictures"),
     ("function_call", "it is OpenAI's older form; use `tool_calls`"),
     ("refusal", "models here do not refuse apart from their text; put it into `content`"),
-    ("annotations", "messages are text and pictures"),
 ];
+
+/// Fields that clients keep beside a message, or that other servers put into their answers.
+const HINTS: [&str; 14] = [
+    "annotations",
+    "cache_control",
+    "created_at",
+    "extra_content",
+    "finish_reason",
+    "id",
+    "metadata",
+    "model",
+    "provider_specific_fields",
+    "reasoning_details",
+    "status",
+    "thinking_blocks",
+    "timestamp",
+    "weight",
+];
+/// Why they are.
+const OF_CLIENTS: &str = "the client notes it for itself, and templates have no place for it";
 
 /// The conversation of the field `messages`.
 ///
@@ -83,6 +104,13 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
     if role == Role::Tool && !fields.iter().any(|(name, _)| name == "tool_call_id") {
         return Err(ApiError::value(reader.path("tool_call_id"), "is missing"));
     }
+    // Another name of it, which vLLM and OpenRouter have.
+    if let Some(text) = reader.text("reasoning")?
+        && !fields.iter().any(|(name, _)| name == "reasoning_content")
+    {
+        belongs(&reader, "reasoning", &role)?;
+        fields.push(("reasoning_content".to_owned(), Value::from(text)));
+    }
     let path = reader.path("tool_calls");
     if let Some(calls) = reader.list("tool_calls")?.filter(|calls| !calls.is_empty()) {
         let one = |(index, item)| tool_call(Reader::new(format!("{path}[{index}]"), item)?);
@@ -102,12 +130,11 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
         Some(other) => return Err(expected(path, "a string or an array of parts", &other)),
     };
     for (name, reason) in REFUSED {
-        // OpenAI's package sends its own answers back with an empty list of annotations.
-        let asks_nothing = |value: &Json| name == "annotations" && *value == json!([]);
-        if reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
+        if reader.take(name).is_some_and(|value| !is_empty(&value)) {
             return Err(ApiError::unsupported(reader.path(name), reason));
         }
     }
+    reader.hints(&HINTS, OF_CLIENTS)?;
     reader.finish()?;
     Ok(Message { role, content, fields })
 }
@@ -115,7 +142,7 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
 /// Checks that messages of `role` have the field `name`; templates would pass over it elsewhere.
 fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
     let own = match name {
-        "tool_calls" | "reasoning_content" => Role::Assistant,
+        "tool_calls" | "reasoning_content" | "reasoning" => Role::Assistant,
         "tool_call_id" => Role::Tool,
         _ => return Ok(()),
     };
@@ -155,6 +182,7 @@ fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> 
                 return Err(ApiError::value(part.path("type"), reason));
             }
         }
+        part.hints(&["cache_control", "id", "index", "annotations"], OF_CLIENTS)?;
         part.finish()?;
     }
     Ok(content.into_value())
@@ -184,6 +212,7 @@ fn tool_call(mut call: Reader) -> Result<Value> {
     }
     // A client that collected a stream may send the chunks' position back.
     call.count("index")?;
+    call.hints(&["extra_content", "provider_specific_fields", "cache_control"], OF_CLIENTS)?;
     let function = call.take("function");
     let function = call.need("function", function)?;
     let mut function = Reader::new(call.path("function"), function)?;
@@ -236,15 +265,23 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
     check_tools("tools", items.len())?;
     let mut tools = Tools::default();
     for (index, item) in items.into_iter().enumerate() {
-        let definition = without_nulls(item.clone());
+        let mut definition = without_nulls(item.clone());
+        if let Some(fields) = definition.as_object_mut() {
+            fields.shift_remove("cache_control");
+        }
         let mut tool = Reader::new(format!("tools[{index}]"), item)?;
         let kind = tool.text("type")?;
-        if tool.need("type", kind)? != "function" {
+        let kind = tool.need("type", kind)?;
+        if leave_out(&tool, &kind)? {
+            continue;
+        }
+        if kind != "function" {
             return Err(ApiError::unsupported(tool.path("type"), "tools are functions"));
         }
         let function = tool.take("function");
         let function = tool.need("function", function)?;
         let mut function = Reader::new(tool.path("function"), function)?;
+        tool.hints(&["cache_control"], OF_CLIENTS)?;
         tool.finish()?;
         let name = tool_name(&mut function, 64)?;
         if tools.callable.iter().any(|tool| tool.name == name) {
@@ -317,10 +354,16 @@ mod tests {
         );
         let spoken = json!({"role": "assistant", "content": "", "audio": {"id": "1"}});
         assert_eq!(refused(spoken), "messages[1].audio");
-        let spoken = json!({"role": "assistant", "content": "", "refusal": []});
+        let spoken = json!({"role": "assistant", "content": "", "refusal": "no"});
         assert_eq!(refused(spoken), "messages[1].refusal");
-        let noted = json!({"role": "assistant", "content": "", "annotations": []});
+        let noted = json!({"role": "assistant", "content": "", "annotations": [{"type": "url_citation"}],
+            "id": "1", "reasoning_details": [{}], "refusal": "", "x": []});
         assert!(messages(vec![noted]).is_ok());
+        let thought = json!({"role": "assistant", "content": "", "reasoning": "hm"});
+        let read = messages(vec![thought]).unwrap();
+        assert_eq!(read[0].fields, [("reasoning_content".to_owned(), Value::from("hm"))]);
+        let thought = json!({"role": "user", "content": "", "reasoning": "hm"});
+        assert_eq!(refused(thought), "messages[1].reasoning");
     }
 
     #[test]
@@ -332,8 +375,10 @@ mod tests {
         assert_eq!(tools(vec![with_nulls]).unwrap().definitions, read.definitions);
         assert_eq!((read.callable[0].name.as_str(), read.callable[0].strict), ("f", true));
         assert_eq!(read.definitions, [super::to_value(tool.clone())]);
-        assert!(tools(vec![tool.clone(), tool]).is_err());
+        assert!(tools(vec![tool.clone(), tool.clone()]).is_err());
         assert!(tools(vec![json!({"type": "function", "function": {"name": "a b"}})]).is_err());
         assert!(tools(vec![json!({"type": "custom"})]).is_err());
+        let hosted = tools(vec![json!({"type": "web_search"}), tool]).unwrap();
+        assert_eq!((hosted.callable.len(), hosted.definitions.len()), (1, 1));
     }
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use inference_core::{Constraint, GenerateOptions, PenaltyScope, Xtc};
+use inference_core::{GenerateOptions, PenaltyScope, Xtc};
 use serde_json::Value as Json;
 
+use super::structured::structured;
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
 use crate::fields::bounds::check_stops;
 use crate::fields::reader::{Reader, expected};
-use crate::protocol::conversation::{bounded, constrain};
+use crate::fields::told::take_hint;
 use crate::protocol::generate::{Asked, Delivery};
 
 /// The threshold of excluding top choices where a request gives its probability alone.
@@ -28,16 +29,18 @@ const NAMES: &[(&str, &str)] = &[
 pub struct Sampling {
     /// The generations: `n` answers to one prompt.
     pub asked: Asked,
-    /// The usage in the last event of a stream.
+    /// The events of a stream that have the usage.
     pub usage: UsageEvent,
 }
 
-/// The usage in a stream's last event.
+/// The events of a stream that have the usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageEvent {
-    /// The event has it.
+    /// A last one has it.
     Told,
-    /// The event does not have it.
+    /// Each has that so far, and a last one all of it.
+    Each,
+    /// None has it.
     Untold,
 }
 
@@ -49,7 +52,8 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
     let mut options = GenerateOptions {
         temperature: reader.number("temperature")?,
         top_p: reader.number("top_p")?,
-        top_k: reader.count("top_k")?,
+        // Below 0 it is off, as 0 is.
+        top_k: reader.integer("top_k")?.map(|most| usize::try_from(most).unwrap_or(0)),
         min_p: reader.number("min_p")?,
         xtc: xtc(reader)?,
         repetition_penalty: reader.number("repetition_penalty")?,
@@ -58,8 +62,8 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         penalty_window: reader.count("penalty_window")?,
         penalty_scope: penalty_scope(reader)?,
         logit_bias: logit_bias(reader, limits)?,
-        // A negative seed is the same 64 bits.
-        seed: reader.integer("seed")?.map(|seed| seed as u64),
+        // A negative seed but -1, which is none, is the same 64 bits.
+        seed: reader.integer("seed")?.filter(|seed| *seed != -1).map(|seed| seed as u64),
         stop: stop(reader, limits)?,
         stop_token_ids: reader.ids("stop_token_ids")?.unwrap_or_default(),
         ignore_eos: reader.bool("ignore_eos")?.unwrap_or(false),
@@ -71,28 +75,55 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         let reason = format!("has more than {} ids", limits.stop);
         return Err(ApiError::value("stop_token_ids", reason));
     }
-    let mut names = Names::new(NAMES);
-    for (field, make) in [
-        ("regex", Constraint::Regex as fn(String) -> Constraint),
-        ("grammar", Constraint::Lark as fn(String) -> Constraint),
-    ] {
-        if let Some(text) = reader.text(field)? {
-            bounded(field, text.len(), limits)?;
-            constrain(&mut options, &mut names, field, make(text))?;
-        }
+    if let Some(window) = reader.integer("repeat_last_n")? {
+        window_of_penalties(&mut options, window)?;
     }
+    let mut names = Names::new(NAMES);
+    structured(reader, limits, &mut options, &mut names)?;
     let delivery = Delivery::of(reader)?;
     let asked = Asked {
         options,
         prompts: 1,
         per_prompt: reader.count("n")?.unwrap_or(1),
-        context: None,
+        context: reader.count("num_ctx")?,
         delivery,
         names,
         count_field: "n",
         text_field: "messages",
     };
     Ok(Sampling { usage: usage_event(reader, delivery)?, asked })
+}
+
+/// Sets the window of the penalties as llama.cpp's field `repeat_last_n` has it: 0 turns them off,
+/// and below 0 it is the context. By itself it is the window of no penalty.
+///
+/// # Errors
+/// Another field has set the window.
+pub fn window_of_penalties(options: &mut GenerateOptions, window: i64) -> Result<()> {
+    if options.penalty_window.is_some() {
+        let reason = "is another name of `penalty_window`, which is there too";
+        return Err(ApiError::value("repeat_last_n", reason));
+    }
+    let penalties = [
+        &mut options.repetition_penalty,
+        &mut options.presence_penalty,
+        &mut options.frequency_penalty,
+    ];
+    if window == 0 {
+        penalties.into_iter().for_each(|penalty| *penalty = None);
+    } else if penalties.iter().any(|penalty| penalty.is_some()) {
+        options.penalty_window = Some(usize::try_from(window).unwrap_or(usize::MAX));
+    }
+    Ok(())
+}
+
+/// Takes the field `name`, the most tokens of an answer; the inner `None` is to the end of the
+/// context, which numbers below 0 mean.
+///
+/// # Errors
+/// It is no whole number.
+pub fn most_tokens(reader: &mut Reader, name: &str) -> Result<Option<Option<usize>>> {
+    Ok(reader.integer(name)?.map(|most| usize::try_from(most).ok()))
 }
 
 fn penalty_scope(reader: &mut Reader) -> Result<PenaltyScope> {
@@ -114,7 +145,15 @@ fn xtc(reader: &mut Reader) -> Result<Option<Xtc>> {
 }
 
 fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>> {
-    let entries = reader.object("logit_bias")?.unwrap_or_default();
+    let entries: Vec<(String, Json)> = match reader.take("logit_bias") {
+        None => Vec::new(),
+        Some(Json::Object(fields)) => fields.into_iter().collect(),
+        // llama.cpp's form.
+        Some(Json::Array(pairs)) => {
+            pairs.into_iter().enumerate().map(pair).collect::<Result<_>>()?
+        }
+        Some(other) => return Err(expected("logit_bias", "an object", &other)),
+    };
     if entries.len() > limits.logit_bias {
         let reason = format!("has more than {} entries", limits.logit_bias);
         return Err(ApiError::value("logit_bias", reason));
@@ -135,6 +174,17 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
     entries.into_iter().map(entry).collect()
 }
 
+/// A token's id and its bias, where they are a pair.
+fn pair((index, pair): (usize, Json)) -> Result<(String, Json)> {
+    let path = format!("logit_bias[{index}]");
+    let Json::Array(items) = pair else { return Err(expected(path, "an array of two", &pair)) };
+    match <[Json; 2]>::try_from(items) {
+        Ok([Json::Number(id), Json::Bool(false)]) => Ok((id.to_string(), Json::from(-100))),
+        Ok([Json::Number(id), bias]) => Ok((id.to_string(), bias)),
+        _ => Err(ApiError::value(path, "expected the id of a token and its bias")),
+    }
+}
+
 /// Takes the field `stop`.
 ///
 /// # Errors
@@ -147,15 +197,19 @@ pub fn stop(reader: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
 
 fn usage_event(reader: &mut Reader, delivery: Delivery) -> Result<UsageEvent> {
     let Some(options) = reader.object("stream_options")? else { return Ok(UsageEvent::Untold) };
-    if delivery == Delivery::Whole {
-        return Err(ApiError::value("stream_options", "says nothing without `stream`"));
-    }
     let mut options = Reader::new("stream_options", Json::Object(options))?;
     let include = options.bool("include_usage")?.unwrap_or(false);
-    if options.bool("include_obfuscation")? == Some(true) {
-        let reason = "chunks are sent as they are";
-        return Err(ApiError::unsupported("stream_options.include_obfuscation", reason));
-    }
+    let continuous = options.bool("continuous_usage_stats")?.unwrap_or(false);
+    options.hints(&["include_obfuscation"], "chunks are sent as they are")?;
     options.finish()?;
-    Ok(if include { UsageEvent::Told } else { UsageEvent::Untold })
+    if delivery == Delivery::Whole {
+        // The usage of a whole answer is told in any case.
+        take_hint("stream_options", "says nothing without `stream`")?;
+        return Ok(UsageEvent::Untold);
+    }
+    Ok(match (continuous, include) {
+        (true, _) => UsageEvent::Each,
+        (false, true) => UsageEvent::Told,
+        (false, false) => UsageEvent::Untold,
+    })
 }

@@ -2,7 +2,7 @@
 
 use inference_core::{GenerateOptions, ImageRequest};
 
-use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
+use crate::fields::table::{Field, Kind, UNBOUNDED, hint, honoured, nothing, refused, required};
 
 const STOP: &str = r#"{"anyOf":[{"type":"string","minLength":1},
     {"type":"array","items":{"type":"string","minLength":1}}]}"#;
@@ -12,12 +12,14 @@ pub const PROMPTS: &str = r#"{"anyOf":[{"type":"string"},
         {"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":4294967295}}]}}]}"#;
 pub const IDS: &str =
     r#"{"type":"array","items":{"type":"integer","minimum":0,"maximum":4294967295}}"#;
-const BIAS: &str = r#"{"type":"object","propertyNames":{"pattern":"^(0|[1-9][0-9]{0,9})$"},
-    "additionalProperties":{"type":"number","minimum":-100,"maximum":100}}"#;
+const BIAS: &str = r#"{"anyOf":[{"type":"object","propertyNames":{"pattern":"^(0|[1-9][0-9]{0,9})$"},
+    "additionalProperties":{"type":"number","minimum":-100,"maximum":100}},
+    {"type":"array","items":{"type":"array","minItems":2,"maxItems":2}}]}"#;
 pub const VARIABLES: &str = r#"{"type":"object","propertyNames":
     {"not":{"enum":["messages","tools","add_generation_prompt","chat_template"]}}}"#;
 const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"properties":
-    {"include_usage":{"type":"boolean"},"include_obfuscation":{"enum":[false]}}}"#;
+    {"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"},
+    "include_obfuscation":{"type":"boolean"}}}"#;
 
 /// The model that answers.
 pub const MODEL: Field =
@@ -42,14 +44,14 @@ pub const PARALLEL_TOOL_CALLS: Field =
     honoured("parallel_tool_calls", Kind::Bool, "`false`: at most one call in an answer.");
 
 /// How prompts would be cached.
-pub const PROMPT_CACHE_OPTIONS: Field = refused(
+pub const PROMPT_CACHE_OPTIONS: Field = hint(
     "prompt_cache_options",
     &[],
     "every prompt is cached as far as `--prefix-cache` has room, and for no set time",
 );
 
 /// How long prompts would be cached.
-pub const PROMPT_CACHE_RETENTION: Field = refused(
+pub const PROMPT_CACHE_RETENTION: Field = hint(
     "prompt_cache_retention",
     &["\"in_memory\"", "\"in-memory\""],
     "prompts are cached in memory alone",
@@ -57,7 +59,7 @@ pub const PROMPT_CACHE_RETENTION: Field = refused(
 
 /// How soon a request would be served.
 pub const SERVICE_TIER: Field =
-    refused("service_tier", &["\"auto\"", "\"default\""], "there is one tier");
+    hint("service_tier", &["\"auto\"", "\"default\""], "there is one tier");
 
 /// The field `moderation`, which is refused.
 pub const MODERATION: Field = refused("moderation", &[], "the server does not moderate");
@@ -72,13 +74,13 @@ pub const SAMPLING: &[Field] = &[
     honoured(
         "stream_options",
         Kind::Object(STREAM_OPTIONS),
-        "`include_usage`: a last chunk with the usage.",
+        "`include_usage`: a last chunk with the usage; `continuous_usage_stats`: each chunk has it.",
     ),
     honoured("stop", Kind::Schema(STOP), "Texts that end an answer and are not part of it."),
     honoured(
         "seed",
         Kind::Integer(i64::MIN, UNBOUNDED),
-        "Makes draws repeatable; answer i draws with seed + i.",
+        "Makes draws repeatable; answer i draws with seed + i. -1: a seed of its own.",
     ),
     honoured(
         "presence_penalty",
@@ -88,13 +90,13 @@ pub const SAMPLING: &[Field] = &[
     honoured("frequency_penalty", Kind::Number(-2.0, 2.0), "The same, once for each occurrence."),
     honoured(
         "logit_bias",
-        Kind::Object(BIAS),
-        "Added to the logits of token ids, from -100 (never) to 100.",
+        Kind::Schema(BIAS),
+        "Added to the logits of token ids, from -100 (never) to 100. Extension: pairs of both, where `false` is never.",
     ),
     honoured(
         "top_k",
-        Kind::Integer(0, UNBOUNDED),
-        "Extension: keep so many likeliest tokens; 0: all.",
+        Kind::Integer(-1, UNBOUNDED),
+        "Extension: keep so many likeliest tokens; 0 or -1: all.",
     ),
     honoured(
         "min_p",
@@ -139,7 +141,11 @@ pub const SAMPLING: &[Field] = &[
         "Extension: `false` lets the text show special tokens.",
     ),
     honoured("regex", Kind::Text, "Extension: the text must match this regular expression."),
-    honoured("grammar", Kind::Text, "Extension: the text must conform to this Lark grammar."),
+    honoured(
+        "grammar",
+        Kind::Text,
+        "Extension: the text must conform to this grammar, in Lark or in llama.cpp's GBNF.",
+    ),
     nothing("user", Kind::Text, "A name for the user."),
 ];
 
@@ -154,12 +160,12 @@ pub const CHAT: &[Field] = &[
     required("messages", MESSAGES, "The conversation."),
     honoured(
         "max_completion_tokens",
-        Kind::Integer(0, UNBOUNDED),
-        "The most tokens of an answer. Left out: to the end of the context.",
+        Kind::Integer(-1, UNBOUNDED),
+        "The most tokens of an answer. Left out, or -1: to the end of the context.",
     ),
     honoured(
         "max_tokens",
-        Kind::Integer(0, UNBOUNDED),
+        Kind::Integer(-1, UNBOUNDED),
         "The older name of `max_completion_tokens`.",
     ),
     honoured("logprobs", Kind::Bool, "Report each token's log probability."),
@@ -171,7 +177,7 @@ pub const CHAT: &[Field] = &[
     honoured(
         "response_format",
         Kind::Object(include_str!("response_format.schema.json")),
-        "`text`, `json_object`, or `json_schema` with a schema.",
+        "`text`, `json_object` (which may have a schema), or `json_schema` with a schema.",
     ),
     honoured("tools", TOOLS, "Functions that the answer may call."),
     honoured(
@@ -204,17 +210,17 @@ pub const CHAT: &[Field] = &[
     nothing("metadata", Kind::Labels, "Labels of a stored answer."),
     PROMPT_CACHE_OPTIONS,
     PROMPT_CACHE_RETENTION,
-    refused("store", &["false"], "nothing is stored"),
+    hint("store", &["false"], "chats are not stored; `/v1/responses` are"),
     SERVICE_TIER,
     refused("modalities", &["[\"text\"]"], "answers are text"),
     refused("audio", &[], "answers are text"),
-    refused("prediction", &[], "predicted output is not used"),
+    hint("prediction", &[], "a predicted output makes no answer faster here"),
     refused(
         "verbosity",
         &["\"medium\""],
         "the model has no setting for it; ask for it in a message",
     ),
-    refused("web_search_options", &[], "the server does not search the web"),
+    hint("web_search_options", &[], "the server does not search the web"),
     MODERATION,
     refused("functions", &["[]"], "it is OpenAI's older form; use `tools`"),
     refused("function_call", &["\"none\""], "it is OpenAI's older form; use `tool_choice`"),
@@ -225,8 +231,8 @@ pub const COMPLETIONS: &[Field] = &[
     required("prompt", Kind::Schema(PROMPTS), "Text, token ids, or an array of either."),
     honoured(
         "max_tokens",
-        Kind::Integer(0, UNBOUNDED),
-        "The most tokens of an answer; left out: 16, as OpenAI has it.",
+        Kind::Integer(-1, UNBOUNDED),
+        "The most tokens of an answer; left out: 16, as OpenAI has it; -1: to the end of the context.",
     ),
     honoured(
         "logprobs",
@@ -243,7 +249,11 @@ pub const COMPLETIONS: &[Field] = &[
         Kind::Integer(1, |limits| limits.choices as i64),
         "Generate so many and answer with the `n` likeliest.",
     ),
-    refused("suffix", &["\"\""], "the model does not fill in"),
+    honoured(
+        "suffix",
+        Kind::Text,
+        "The text behind the answer, for models whose tokenizers have marks to fill in.",
+    ),
 ];
 
 /// The field `truncate`: the end at which long texts are cut, if they are.

@@ -17,6 +17,11 @@ pub const TEMPLATE: &[Field] = &[
         Kind::Bool,
         "`false` ends the prompt after the last message.",
     ),
+    honoured(
+        "continue_final_message",
+        Kind::Bool,
+        "Ends the prompt behind the text of the last message, which is the assistant's.",
+    ),
 ];
 
 /// `POST /apply-template`, beside [`TEMPLATE`].
@@ -27,6 +32,18 @@ pub const TOKENIZE: &[Field] = &[
     honoured("messages", MESSAGES, "The conversation."),
     honoured("prompt", Kind::Text, "The text; or `messages` in its place."),
     honoured("content", Kind::Text, "Another name of `prompt`."),
+    honoured(
+        "with_pieces",
+        Kind::Bool,
+        "Each of `tokens` is an object of its `id` and its `piece`: text, or bytes.",
+    ),
+    honoured(
+        "add_special",
+        Kind::Bool,
+        "Whether the text begins with the tokens that the model puts before each.",
+    ),
+    honoured("return_token_strs", Kind::Bool, "Also tell the tokens as texts, as `token_strs`."),
+    refused("parse_special", &["true"], "special tokens in a text are tokens"),
 ];
 
 /// `POST /detokenize`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
+use inference_core::TextModel;
 use serde_json::{Value as Json, json};
 
 use super::tables;
@@ -26,11 +27,23 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
     let model = Arc::clone(&loaded.model);
     let texts = (reader.text("prompt")?, reader.text("content")?);
     let messages = reader.list("messages")?;
+    let has_pieces = reader.bool("with_pieces")?.unwrap_or(false);
+    let has_texts = reader.bool("return_token_strs")?.unwrap_or(false);
+    let with_beginning = reader.bool("add_special")?.unwrap_or(true);
+    let speller = Arc::clone(&loaded.model);
     let context = model.info().context_length;
     let ids = match (texts, messages) {
         ((Some(text), None) | (None, Some(text)), None) => {
             reader.finish()?;
-            let work = move || Ok(model.encode(&text)?);
+            let work = move || {
+                let mut ids = model.encode(&text)?;
+                if !with_beginning {
+                    let beginning = model.encode("")?;
+                    let count = if ids.starts_with(&beginning) { beginning.len() } else { 0 };
+                    ids.drain(..count);
+                }
+                Ok(ids)
+            };
             state.text_work(bytes, work).await.map_err(|error| error.or_about("prompt"))?
         }
         ((None, None), Some(items)) => {
@@ -46,8 +59,36 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
             return Err(ApiError::value("prompt", reason));
         }
     };
-    let object = json!({"tokens": ids, "count": ids.len(), "max_model_len": context});
+    let count = ids.len();
+    let tell = move || {
+        let mut object = json!({"tokens": ids, "count": count, "max_model_len": context});
+        if has_texts {
+            let text = |id: &u32| match piece(speller.as_ref(), *id) {
+                Json::String(text) => Json::String(text),
+                _ => json!(speller.decode(&[*id]).unwrap_or_default()),
+            };
+            object["token_strs"] = ids.iter().map(text).collect();
+        }
+        if has_pieces {
+            let one = |id: &u32| json!({"id": id, "piece": piece(speller.as_ref(), *id)});
+            object["tokens"] = ids.iter().map(one).collect();
+        }
+        Ok(object)
+    };
+    let object = state.text_work(bytes, tell).await?;
     Ok(json_response(StatusCode::OK, &object))
+}
+
+/// The text of a token by itself, or its bytes where they are a part of a character.
+fn piece(model: &dyn TextModel, id: u32) -> Json {
+    if let Some(name) = model.special_token(id) {
+        return json!(name);
+    }
+    match model.token_bytes(id).map(String::from_utf8) {
+        Ok(Ok(text)) => json!(text),
+        Ok(Err(part)) => json!(part.into_bytes()),
+        Err(_) => json!(model.decode(&[id]).unwrap_or_default()),
+    }
 }
 
 /// The text of token ids.

@@ -20,6 +20,7 @@ use super::tools::{Known, Tools, tools};
 use super::wire::{Form, ResponseWire};
 use crate::error::{ApiError, Names, Result};
 use crate::fields::reader::Reader;
+use crate::fields::told::take_hint;
 use crate::http::response::json_response;
 use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
@@ -135,15 +136,12 @@ fn stores(reader: &mut Reader, store: &Store) -> Result<bool> {
 fn delivery(reader: &mut Reader) -> Result<Delivery> {
     let delivery = Delivery::of(reader)?;
     let Some(options) = reader.take("stream_options") else { return Ok(delivery) };
-    if delivery == Delivery::Whole {
-        return Err(ApiError::value("stream_options", "says nothing without `stream`"));
-    }
     let mut options = Reader::new("stream_options", options)?;
-    if options.bool("include_obfuscation")? == Some(true) {
-        let reason = "events are sent as they are";
-        return Err(ApiError::unsupported("stream_options.include_obfuscation", reason));
-    }
+    options.hints(&["include_obfuscation"], "events are sent as they are")?;
     options.finish()?;
+    if delivery == Delivery::Whole {
+        take_hint("stream_options", "says nothing without `stream`")?;
+    }
     Ok(delivery)
 }
 

@@ -7,8 +7,10 @@ use inference_text::Effort;
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::fields::told::take_hint;
 use crate::protocol::conversation::Conversation;
 use crate::protocol::openai::response_format::schema;
+use crate::protocol::thinking;
 
 /// How thoughts are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +47,7 @@ pub fn reasoning(
                 format!("`{level}` is not one of none, minimal, low, medium, high, xhigh, max");
             return Err(ApiError::value("reasoning.effort", reason));
         }
-        let variables = effort.variables(&level);
-        let variables =
-            variables.map_err(|reason| ApiError::unsupported("reasoning.effort", reason))?;
+        let variables = thinking::level(effort, &level, "reasoning.effort")?;
         conversation.set_variables(variables, "reasoning.effort", "reasoning")?;
     }
     let mut thoughts = Thoughts::Whole;
@@ -56,11 +56,11 @@ pub fn reasoning(
             None => {}
             Some("auto" | "detailed") => thoughts = Thoughts::Summary,
             Some("concise") => {
-                let reason = "nobody shortens thoughts here; `auto` and `detailed` tell them whole";
-                return Err(ApiError::unsupported(asked.path(name), reason));
+                take_hint(&asked.path(name), "nobody shortens thoughts here: they are told whole")?;
+                thoughts = Thoughts::Summary;
             }
             Some(other) => {
-                let reason = format!("`{other}` is not one of auto, detailed");
+                let reason = format!("`{other}` is not one of auto, concise, detailed");
                 return Err(ApiError::value(asked.path(name), reason));
             }
         }

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
-use crate::fields::table::{Field, Kind, nothing, take_hint};
+use crate::fields::table::{Field, Kind, nothing, take_object};
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 
@@ -97,7 +97,7 @@ const BREAKPOINT: &[Field] = &[
 
 /// Takes a hint: what is cached is found by its tokens.
 fn hint(part: &mut Reader) -> Result<()> {
-    take_hint(part, "prompt_cache_breakpoint", BREAKPOINT)
+    take_object(part, "prompt_cache_breakpoint", BREAKPOINT)
 }
 
 /// The picture of a part, by its URL.

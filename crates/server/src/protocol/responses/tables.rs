@@ -1,6 +1,6 @@
 //! The fields of requests for responses, all of them.
 
-use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused};
+use crate::fields::table::{Field, Kind, UNBOUNDED, hint, honoured, nothing, refused};
 use crate::protocol::openai::tables::{
     MODEL, MODERATION, PARALLEL_TOOL_CALLS, PROMPT_CACHE_OPTIONS, PROMPT_CACHE_RETENTION,
     SERVICE_TIER, STREAM, TEMPERATURE, TOP_P,
@@ -8,7 +8,8 @@ use crate::protocol::openai::tables::{
 
 const REASONING: &str = r#"{"type":"object","additionalProperties":false,"properties":{
     "effort":{"enum":["none","minimal","low","medium","high","xhigh","max",null]},
-    "summary":{"enum":["auto","detailed",null]},"generate_summary":{"enum":["auto","detailed",null]},
+    "summary":{"enum":["auto","concise","detailed",null]},
+    "generate_summary":{"enum":["auto","concise","detailed",null]},
     "context":{"enum":["auto",null]},"mode":{"enum":["standard",null]}}}"#;
 const TEXT: &str = r#"{"type":"object","additionalProperties":false,"properties":{
     "verbosity":{"enum":["medium",null]},"format":{"anyOf":[{"type":"null"},
@@ -21,7 +22,7 @@ const TEXT: &str = r#"{"type":"object","additionalProperties":false,"properties"
 const INCLUDE: &str = r#"{"type":"array","items":{"enum":["reasoning.encrypted_content",
     "message.output_text.logprobs"]}}"#;
 const STREAM_OPTIONS: &str = r#"{"type":"object","additionalProperties":false,"properties":
-    {"include_obfuscation":{"enum":[false,null]}}}"#;
+    {"include_obfuscation":{"type":["boolean","null"]}}}"#;
 
 /// Fields that `/v1/responses` and `/v1/responses/input_tokens` share.
 pub const CONVERSATION: &[Field] = &[
@@ -55,7 +56,11 @@ pub const CONVERSATION: &[Field] = &[
     ),
     honoured("text", Kind::Object(TEXT), "`format`: text, JSON, or JSON of a schema."),
     refused("conversation", &[], "conversations are not kept; use `previous_response_id`"),
-    refused("truncation", &["\"disabled\""], "conversations are taken as they are"),
+    hint(
+        "truncation",
+        &["\"disabled\""],
+        "a conversation is taken as it is, and one that is too long is refused",
+    ),
 ];
 
 /// `POST /v1/responses`, beside [`CONVERSATION`].
@@ -71,7 +76,7 @@ pub const CREATE: &[Field] = &[
     honoured(
         "stream_options",
         Kind::Object(STREAM_OPTIONS),
-        "`include_obfuscation` can be `false` alone.",
+        "`include_obfuscation`: events are sent as they are in any case.",
     ),
     honoured(
         "include",
@@ -107,7 +112,7 @@ pub const CREATE: &[Field] = &[
     ),
     nothing("client_metadata", Kind::Labels, "Extension: what a client notes for itself."),
     refused("background", &["false"], "a response is made while its client waits"),
-    refused("background_options", &[], "a response is made while its client waits"),
+    hint("background_options", &[], "a response is made while its client waits"),
     refused("context_management", &["[]"], "conversations are taken as they are"),
     refused("prompt", &[], "the server keeps no prompts; send `instructions` and `input`"),
     SERVICE_TIER,

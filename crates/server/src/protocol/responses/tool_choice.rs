@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use super::tools::{Tools, full_name};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::{Reader, expected};
+use crate::protocol::hosted::leave_out;
 
 /// The choice that the field `tool_choice` asks for.
 ///
@@ -53,6 +54,9 @@ fn of_object(mut choice: Reader, tools: &mut Tools) -> Result<ToolChoice> {
                 let mut item = Reader::new(&path, item)?;
                 let kind = item.text("type")?;
                 let kind = item.need("type", kind)?;
+                if leave_out(&item, &kind)? {
+                    continue;
+                }
                 if !["function", "custom"].contains(&kind.as_str()) {
                     return Err(foreign(format!("{path}.type"), &kind));
                 }

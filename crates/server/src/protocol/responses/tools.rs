@@ -11,6 +11,7 @@ use crate::error::{ApiError, Result};
 use crate::fields::bounds::{check_repeated, check_tools};
 use crate::fields::reader::Reader;
 use crate::protocol::conversation::arguments_schema;
+use crate::protocol::hosted::leave_out;
 use crate::protocol::tools::{check_callers, tool_name};
 
 /// The argument in which the model gives the input of a custom tool.
@@ -70,6 +71,7 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
         let kind = tool.need("type", kind)?;
         match kind.as_str() {
             "namespace" => tools.add_namespace(tool)?,
+            kind if leave_out(&tool, kind)? => {}
             kind => tools.add(tool, kind, None, None)?,
         }
         check_tools("tools", tools.callable.len())?;
@@ -91,7 +93,9 @@ impl Tools {
             let mut tool = Reader::new(format!("{path}[{index}]"), item)?;
             let kind = tool.text("type")?;
             let kind = tool.need("type", kind)?;
-            self.add(tool, &kind, Some(&name), about.as_deref())?;
+            if !leave_out(&tool, &kind)? {
+                self.add(tool, &kind, Some(&name), about.as_deref())?;
+            }
             check_tools("tools", self.callable.len())?;
         }
         Ok(())
@@ -114,10 +118,8 @@ impl Tools {
                 (Takes::Input, schema, strict)
             }
             other => {
-                let reason = format!(
-                    "the server has no `{other}` of its own; take it out, or give it as a function"
-                );
-                return Err(ApiError::unsupported(tool.path("type"), reason));
+                let reason = format!("`{other}` is no kind of tool that is known");
+                return Err(ApiError::value(tool.path("type"), reason));
             }
         };
         let own_name = tool_name(&mut tool, LONGEST)?;

@@ -64,7 +64,8 @@ fn wrong(server: &TestServer, table: &str) -> (Vec<String>, usize) {
 
 #[test]
 fn every_bad_request_is_answered_with_what_is_wrong() {
-    let server = TestServer::with(Fake { calls: true, ..Fake::default() }, |_| {});
+    let fake = Fake { calls: true, ..Fake::default() };
+    let server = TestServer::with(fake, |config| config.strict_fields = true);
     let (mut count, mut faults) = (0, Vec::new());
     for table in TABLES {
         let (wrong, rows) = wrong(&server, table);

@@ -1,0 +1,165 @@
+//! Fields that are taken though they ask for nothing here: the answer's header tells their names.
+
+use std::cell::RefCell;
+use std::future::Future;
+
+use serde_json::Value as Json;
+
+use crate::error::{ApiError, Result};
+
+/// The most names that one answer tells.
+const MOST: usize = 32;
+/// The longest part of a name that is told, in bytes.
+const LONGEST: usize = 100;
+
+tokio::task_local! {
+    static TOLD: RefCell<Told>;
+}
+
+/// A request's fields that ask for nothing, and how it is held to the others.
+#[derive(Debug, Default)]
+struct Told {
+    is_strict: bool,
+    names: Vec<String>,
+}
+
+/// Runs `work` for one request, and returns with its output the names of the fields that it took
+/// though they ask for nothing. Where `is_strict`, it refuses those that no protocol's own
+/// documentation calls neutral.
+pub async fn telling<F: Future>(is_strict: bool, work: F) -> (F::Output, Vec<String>) {
+    let told = RefCell::new(Told { is_strict, names: Vec::new() });
+    TOLD.scope(told, async {
+        let output = work.await;
+        let names = TOLD.with(|told| std::mem::take(&mut told.borrow_mut().names));
+        (output, names)
+    })
+    .await
+}
+
+/// Tells that the field at `path` is taken and asks for nothing.
+pub fn tell(path: &str) {
+    let name = without_places(path);
+    let add = |told: &RefCell<Told>| {
+        let names = &mut told.borrow_mut().names;
+        if names.len() < MOST && !names.contains(&name) {
+            names.push(name);
+        }
+    };
+    // Outside of a request nobody hears of it.
+    let _ = TOLD.try_with(add);
+}
+
+/// Takes the field at `path`, which asks for nothing here because of `reason`.
+///
+/// # Errors
+/// The server holds requests to the fields that it honours.
+pub fn take_hint(path: &str, reason: &str) -> Result<()> {
+    match is_strict() {
+        true => Err(ApiError::unsupported(path, reason)),
+        false => {
+            tell(path);
+            Ok(())
+        }
+    }
+}
+
+/// Takes the field at `path`, which no table knows, where its `value` is an empty one: that asks
+/// for nothing, whatever the field means.
+///
+/// # Errors
+/// The value is not empty, or the server holds requests to the fields that it knows.
+pub fn take_unknown(path: String, value: &Json) -> Result<()> {
+    match is_empty(value) && !is_strict() {
+        true => {
+            tell(&path);
+            Ok(())
+        }
+        false => Err(ApiError::unknown_field(path)),
+    }
+}
+
+/// Returns true where requests are held to the fields that are honoured.
+pub fn is_strict() -> bool {
+    TOLD.try_with(|told| told.borrow().is_strict).unwrap_or_default()
+}
+
+/// Returns true for null, false, and texts, arrays and objects that hold nothing.
+pub fn is_empty(value: &Json) -> bool {
+    match value {
+        Json::Null | Json::Bool(false) => true,
+        Json::Bool(true) | Json::Number(_) => false,
+        Json::String(text) => text.is_empty(),
+        Json::Array(items) => items.is_empty(),
+        Json::Object(fields) => fields.values().all(Json::is_null),
+    }
+}
+
+/// `path` as a header tells it: without numbers of places, so that it is the same for each message,
+/// and in the characters that headers have.
+fn without_places(path: &str) -> String {
+    let mut name = String::new();
+    let mut inside = false;
+    for letter in path.chars() {
+        match letter {
+            '[' => inside = true,
+            ']' => inside = false,
+            _ if inside && letter.is_ascii_digit() => continue,
+            _ => {}
+        }
+        if name.len() == LONGEST {
+            break;
+        }
+        name.push(if letter.is_ascii_graphic() && letter != ',' { letter } else { '?' });
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{LONGEST, MOST, take_hint, take_unknown, tell, telling};
+
+    fn block_on<F: Future>(work: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+    }
+
+    #[test]
+    fn each_name_is_told_once_and_in_bounds() {
+        let ((), names) = block_on(telling(false, async {
+            tell("messages[0].id");
+            tell("messages[1].id");
+            tell("a,\u{e4}[x]");
+            tell(&"b".repeat(2 * LONGEST));
+            (0..2 * MOST).for_each(|index| tell(&format!("c{index}")));
+        }));
+        assert_eq!(names[..2], ["messages[].id", "a??[x]"]);
+        assert_eq!((names[2].len(), names.len()), (LONGEST, MOST));
+    }
+
+    #[test]
+    fn of_unknown_fields_empty_ones_are_taken() {
+        let take = |is_strict, value| {
+            block_on(telling(is_strict, async { take_unknown("x".to_owned(), &value).is_ok() })).0
+        };
+        for value in [json!(false), json!(""), json!([]), json!({"a": null})] {
+            assert!(take(false, value.clone()) && !take(true, value));
+        }
+        for value in [json!(true), json!(0), json!("a"), json!([null]), json!({"a": 1})] {
+            assert!(!take(false, value));
+        }
+    }
+
+    #[test]
+    fn hints_are_refused_where_the_server_is_strict() {
+        let hint = |is_strict| {
+            block_on(telling(is_strict, async { take_hint("priority", "there is one queue") }))
+        };
+        let (taken, names) = hint(false);
+        assert!(taken.is_ok() && names == ["priority"]);
+        let (refused, names) = hint(true);
+        assert_eq!(refused.unwrap_err().param.as_deref(), Some("priority"));
+        assert!(names.is_empty());
+        assert!(take_hint("priority", "outside of a request").is_ok());
+    }
+}

@@ -1,0 +1,73 @@
+//! `GET /props`, `/slots`, `/lora-adapters` and `/version`: what the server and its model are.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::Response;
+use inference_core::{Feature, Support};
+use serde_json::{Value as Json, json};
+
+use crate::error::Result;
+use crate::http::response::json_response;
+use crate::run::state::State;
+
+/// The name of the server with its version.
+const BUILD: &str = concat!("ml-", env!("CARGO_PKG_VERSION"));
+
+/// Tells of the model and of what a request gets that asks for nothing else.
+///
+/// # Errors
+/// The server ends, or has no one model for text.
+pub async fn props(Shared(state): Shared<Arc<State>>) -> Result<Response> {
+    state.pool.check_open()?;
+    let loaded = state.pool.text(None).await?;
+    let info = loaded.model.info();
+    let sees = loaded.model.capabilities().support(Feature::Images) == Support::Yes;
+    let special = |kind: &str| {
+        let token = info.special_tokens.iter().find(|token| token.role == kind);
+        token.map_or_else(String::new, |token| token.text.clone())
+    };
+    let object = json!({
+        "default_generation_settings": {"id": 0, "n_ctx": info.context_length, "is_processing": false,
+            "params": {}},
+        "total_slots": state.config.slots,
+        "model_alias": loaded.name(),
+        "model_path": loaded.name(),
+        "modalities": {"vision": sees, "audio": false},
+        "chat_template": "",
+        "bos_token": special("bos"),
+        "eos_token": special("eos"),
+        "build_info": BUILD,
+        "is_sleeping": false,
+    });
+    Ok(json_response(StatusCode::OK, &object))
+}
+
+/// Tells how many slots compute.
+///
+/// # Errors
+/// The server ends.
+pub async fn slots(Shared(state): Shared<Arc<State>>) -> Result<Response> {
+    state.pool.check_open()?;
+    let running = state.pool.status().running;
+    let slot = |id: usize| json!({"id": id, "is_processing": id < running, "speculative": false});
+    let slots: Vec<Json> = (0..state.config.slots).map(slot).collect();
+    Ok(json_response(StatusCode::OK, &json!(slots)))
+}
+
+/// Tells of adapters that a request could turn on: there are none, since each is part of its model.
+///
+/// # Errors
+/// None.
+pub async fn adapters() -> Result<Response> {
+    Ok(json_response(StatusCode::OK, &json!([])))
+}
+
+/// Tells the version, as vLLM's clients ask for it.
+///
+/// # Errors
+/// None.
+pub async fn version() -> Result<Response> {
+    Ok(json_response(StatusCode::OK, &json!({"version": env!("CARGO_PKG_VERSION")})))
+}

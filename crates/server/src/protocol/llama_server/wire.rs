@@ -1,0 +1,174 @@
+//! Answers as llama.cpp's server writes them.
+
+use inference_core::GenerateOptions;
+use serde_json::{Value as Json, json};
+
+use crate::error::ApiError;
+use crate::fields::json::number;
+use crate::protocol::openai::head::{IDLE, failure};
+use crate::protocol::wire::{Frame, Wire};
+use crate::run::part::{End, Part, Usage};
+use crate::run::said::Said;
+
+/// Writes the answer to `/completion`.
+#[derive(Debug)]
+pub struct LlamaWire {
+    model: String,
+    prompt: String,
+    settings: Json,
+    end: Option<End>,
+    has_new_line: bool,
+}
+
+impl LlamaWire {
+    /// The writer of an answer of `model` to `prompt`, which was asked for with `options`.
+    pub fn new(
+        model: String,
+        prompt: String,
+        context: usize,
+        options: &GenerateOptions,
+    ) -> LlamaWire {
+        let settings = json!({
+            "n_ctx": context,
+            "n_predict": options.max_tokens.map_or(json!(-1), |most| json!(most)),
+            "temperature": options.temperature.map(number),
+            "top_k": options.top_k,
+            "top_p": options.top_p.map(number),
+            "min_p": options.min_p.map(number),
+            "repeat_penalty": options.repetition_penalty.map(number),
+            "presence_penalty": options.presence_penalty.map(number),
+            "frequency_penalty": options.frequency_penalty.map(number),
+            "seed": options.seed,
+            "stop": options.stop,
+            "ignore_eos": options.ignore_eos,
+        });
+        LlamaWire { model, prompt, settings, end: None, has_new_line: false }
+    }
+
+    fn last(&self, content: &str, usage: Usage) -> Json {
+        let (stop_type, word) = match &self.end {
+            Some(End::StopText(text)) => ("word", text.as_str()),
+            Some(End::Length) => ("limit", ""),
+            Some(End::Stop | End::Calls) => ("eos", ""),
+            None => ("none", ""),
+        };
+        json!({
+            "index": 0,
+            "content": content,
+            "tokens": [],
+            "id_slot": -1,
+            "stop": true,
+            "model": self.model,
+            "tokens_predicted": usage.completion,
+            "tokens_evaluated": usage.prompt,
+            "generation_settings": self.settings,
+            "prompt": self.prompt,
+            "has_new_line": self.has_new_line,
+            "truncated": false,
+            "stop_type": stop_type,
+            "stopping_word": word,
+            "tokens_cached": usage.prompt + usage.completion,
+            "timings": timings(usage),
+        })
+    }
+}
+
+/// The times of a request, in milliseconds. Tokens that a cache held were not read.
+fn timings(usage: Usage) -> Json {
+    let of = |tokens: usize, milliseconds: f64| {
+        let each = if tokens == 0 { 0.0 } else { milliseconds / tokens as f64 };
+        let rate = if each == 0.0 { 0.0 } else { 1e3 / each };
+        (each, rate)
+    };
+    let read = usage.prompt.saturating_sub(usage.cached);
+    let (prompt_ms, predicted_ms) =
+        (usage.prefill_time.as_secs_f64() * 1e3, usage.decode_time.as_secs_f64() * 1e3);
+    let (prompt_each, prompt_rate) = of(read, prompt_ms);
+    let (each, rate) = of(usage.completion, predicted_ms);
+    json!({
+        "cache_n": usage.cached,
+        "prompt_n": read,
+        "prompt_ms": prompt_ms,
+        "prompt_per_token_ms": prompt_each,
+        "prompt_per_second": prompt_rate,
+        "predicted_n": usage.completion,
+        "predicted_ms": predicted_ms,
+        "predicted_per_token_ms": each,
+        "predicted_per_second": rate,
+    })
+}
+
+impl Wire for LlamaWire {
+    fn begin(&mut self) -> Vec<Frame> {
+        Vec::new()
+    }
+
+    fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Text(more) => text.push_str(&more),
+                Part::End(end) => self.end = Some(end),
+                // A prompt is continued as text alone.
+                Part::Prompt(_)
+                | Part::Token(_)
+                | Part::Reasoning(_)
+                | Part::Call { .. }
+                | Part::Arguments { .. } => {}
+            }
+        }
+        self.has_new_line |= text.contains('\n');
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let chunk = json!({"index": index, "content": text, "tokens": [], "stop": false});
+        vec![Frame::Data(chunk.to_string())]
+    }
+
+    fn end(&mut self, usage: Usage) -> Vec<Frame> {
+        vec![Frame::Data(self.last("", usage).to_string())]
+    }
+
+    fn fail(&self, error: &ApiError) -> Frame {
+        failure(error)
+    }
+
+    fn idle(&self) -> Frame {
+        IDLE
+    }
+
+    fn whole(&mut self, answers: Vec<Said>, usage: Usage) -> Json {
+        let answer = answers.into_iter().next().unwrap_or_default();
+        self.has_new_line = answer.text.contains('\n');
+        self.end = answer.end.clone();
+        self.last(&answer.text, usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::timings;
+    use crate::run::part::Usage;
+
+    #[test]
+    fn rates_are_those_of_what_was_computed() {
+        let usage = Usage {
+            prompt: 30,
+            cached: 10,
+            completion: 4,
+            prefill_time: Duration::from_millis(40),
+            decode_time: Duration::from_millis(200),
+            ..Usage::default()
+        };
+        let told = timings(usage);
+        assert_eq!((&told["prompt_n"], &told["cache_n"]), (&20.into(), &10.into()));
+        assert_eq!(told["prompt_per_second"], 500.0);
+        assert_eq!(
+            (&told["predicted_per_token_ms"], &told["predicted_per_second"]),
+            (&50.0.into(), &20.0.into())
+        );
+        assert_eq!(timings(Usage::default())["predicted_per_second"], 0.0);
+    }
+}

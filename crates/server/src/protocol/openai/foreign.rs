@@ -1,0 +1,189 @@
+//! Fields that clients of other servers with OpenAI's interface send: llama.cpp, vLLM, LM Studio,
+//! OpenRouter and others. What is the same as a field of ours is another name of it.
+
+use crate::fields::table::{Field, Kind, UNBOUNDED, alias, hint, honoured, refused};
+
+const GUIDE: &str = r#"{"type":["object","boolean","string"]}"#;
+const CHOICES: &str = r#"{"type":"array","minItems":1,"items":{"type":"string"}}"#;
+const STRUCTURED: &str = r#"{"type":"object","additionalProperties":false,"properties":{
+    "json":{"type":["object","boolean","string","null"]},"regex":{"type":["string","null"]},
+    "choice":{"type":["array","null"],"items":{"type":"string"}},
+    "grammar":{"type":["string","null"]},"json_object":{"type":["boolean","null"]},
+    "disable_fallback":{"type":["boolean","null"]},
+    "disable_any_whitespace":{"enum":[false,null]},
+    "disable_additional_properties":{"type":["boolean","null"]},
+    "whitespace_pattern":{"type":"null"},"structural_tag":{"type":"null"}}}"#;
+
+/// The reason why a field about drawing tokens is refused where it has an effect.
+const DRAWS: &str =
+    "it is not there; take `temperature`, `top_p`, `min_p`, `top_k` or `xtc_probability`";
+/// The reason why a field is a hint that belongs to a sampler which is refused.
+const OF_DRAWS: &str = "the sampler that it belongs to is not there";
+const CACHE: &str = "every prompt is looked up in the cache by its tokens";
+const QUEUE: &str = "requests are answered in the order in which they come";
+const LOADED: &str = "who starts the server decides how models are loaded";
+const ROUTED: &str = "the server itself answers, and passes requests to no other";
+const LABEL: &str = "it is a label for the client's own records";
+
+/// Fields that chats and completions share, beside OpenAI's own.
+pub const GENERATING: &[Field] = &[
+    // Other names.
+    alias("n_predict", "max_tokens", Kind::Integer(-1, UNBOUNDED)),
+    alias("max_new_tokens", "max_tokens", Kind::Integer(-1, UNBOUNDED)),
+    alias("max_output_tokens", "max_tokens", Kind::Integer(-1, UNBOUNDED)),
+    alias("repeat_penalty", "repetition_penalty", Kind::Number(0.0, f64::MAX)),
+    alias("random_seed", "seed", Kind::Integer(i64::MIN, UNBOUNDED)),
+    honoured(
+        "repeat_last_n",
+        Kind::Integer(-1, UNBOUNDED),
+        "Extension: the window of the penalties; 0: none of them; -1: the context.",
+    ),
+    honoured(
+        "num_ctx",
+        Kind::Integer(1, UNBOUNDED),
+        "Extension: the most tokens of the prompt with its answer.",
+    ),
+    // Structured answers.
+    honoured("json_schema", Kind::Schema(GUIDE), "Extension: the answer is JSON of this schema."),
+    honoured("guided_json", Kind::Schema(GUIDE), "The same."),
+    honoured("guided_regex", Kind::Text, "Another name of `regex`."),
+    honoured("guided_grammar", Kind::Text, "Another name of `grammar`."),
+    honoured("guided_choice", Kind::Array(CHOICES), "Extension: the answer is one of these texts."),
+    honoured(
+        "structured_outputs",
+        Kind::Object(STRUCTURED),
+        "Extension: one of `json`, `regex`, `choice`, `grammar` and `json_object`.",
+    ),
+    hint("guided_decoding_backend", &[], "there is one that compiles grammars"),
+    refused("guided_whitespace_pattern", &[], "JSON has the white space that docs/server.md tells"),
+    refused("structural_tag", &[], "use `tools`, or a `grammar`"),
+    // Samplers.
+    refused("typical_p", &["1", "0"], DRAWS),
+    refused("typical", &["1", "0"], DRAWS),
+    refused("tfs_z", &["1"], DRAWS),
+    refused("tfs", &["1"], DRAWS),
+    refused("top_a", &["0"], DRAWS),
+    refused("top_n_sigma", &["-1", "0"], DRAWS),
+    refused("epsilon_cutoff", &["0"], DRAWS),
+    refused("eta_cutoff", &["0"], DRAWS),
+    refused("dynatemp_range", &["0"], DRAWS),
+    hint("dynatemp_exponent", &[], OF_DRAWS),
+    refused("smoothing_factor", &["0"], DRAWS),
+    hint("smoothing_curve", &[], OF_DRAWS),
+    refused("mirostat", &["0"], DRAWS),
+    refused("mirostat_mode", &["0"], DRAWS),
+    hint("mirostat_tau", &[], OF_DRAWS),
+    hint("mirostat_eta", &[], OF_DRAWS),
+    refused("dry_multiplier", &["0"], "it is not there; take `repetition_penalty`"),
+    hint("dry_base", &[], OF_DRAWS),
+    hint("dry_allowed_length", &[], OF_DRAWS),
+    hint("dry_penalty_last_n", &[], OF_DRAWS),
+    hint("dry_sequence_breakers", &[], OF_DRAWS),
+    refused("min_keep", &["0"], "filters keep one token at least, and no more by themselves"),
+    refused("samplers", &["[]"], "their order is fixed, as docs/server.md tells it"),
+    refused("guidance_scale", &["1"], "answers are computed once, without a negative prompt"),
+    hint("negative_prompt", &[], OF_DRAWS),
+    refused("num_beams", &["1"], "there is no beam search"),
+    refused("use_beam_search", &["false"], "there is no beam search"),
+    refused("length_penalty", &["1"], "there is no beam search"),
+    refused("early_stopping", &["false"], "there is no beam search"),
+    refused("do_sample", &["true"], "take a `temperature` of 0"),
+    refused("penalize_nl", &["true"], "penalties are those of all tokens"),
+    refused("no_repeat_ngram_size", &["0"], "it is not there; take `repetition_penalty`"),
+    refused("min_tokens", &["0"], "an answer may end where the model ends it; see `ignore_eos`"),
+    refused("min_length", &["0"], "an answer may end where the model ends it; see `ignore_eos`"),
+    refused("bad_words", &["[]"], "forbid token ids by a `logit_bias` of -100"),
+    refused("allowed_token_ids", &["[]"], "hold the answer to a `regex` or a `grammar`"),
+    refused("include_stop_str_in_output", &["false"], "an answer ends before its stop string"),
+    refused("spaces_between_special_tokens", &["true"], "special tokens are shown as they are"),
+    refused("truncate_prompt_tokens", &["-1"], "a prompt that is too long is refused"),
+    refused("ban_eos_token", &["false"], "use `ignore_eos`"),
+    refused("add_bos_token", &["true"], "the model's tokenizer decides about it"),
+    refused("prompt_logprobs", &["0"], "use `echo` with `logprobs` at /v1/completions"),
+    refused("return_tokens_as_token_ids", &["false"], "log probabilities tell tokens as texts"),
+    refused("return_token_ids", &["false"], "answers are texts; see /tokenize"),
+    refused("post_sampling_probs", &["false"], "log probabilities are those before filters"),
+    refused("n_probs", &["0"], "use `logprobs`"),
+    refused("lora", &["[]"], "an adapter is loaded with its model"),
+    refused("logits_processors", &["[]"], "the server runs no code of its clients"),
+    refused("mm_processor_kwargs", &["{}"], "pictures are read as the model's own files say"),
+    refused("documents", &["[]"], "put them into a message"),
+    refused("models", &["[]"], ROUTED),
+    refused("transforms", &["[]"], "conversations are taken as they are"),
+    refused("plugins", &["[]"], "the server has no plug-ins"),
+    refused("safe_prompt", &["false"], "put it into a message"),
+    // Hints for an engine.
+    hint("cache_prompt", &["true"], CACHE),
+    hint("cache_salt", &[], CACHE),
+    hint("n_cache_reuse", &["0"], CACHE),
+    hint("n_keep", &["0"], "a context is not shifted, and all of the prompt is kept"),
+    hint("n_discard", &["0"], "a context is not shifted, and all of the prompt is kept"),
+    hint("id_slot", &["-1"], "a request gets the slot that is free"),
+    hint("slot_id", &["-1"], "a request gets the slot that is free"),
+    hint("priority", &["0"], QUEUE),
+    hint("timeout", &[], "a request ends when its client leaves"),
+    hint("kv_transfer_params", &[], LOADED),
+    hint("num_batch", &[], LOADED),
+    hint("num_gpu", &[], LOADED),
+    hint("num_thread", &[], LOADED),
+    hint("ttl", &[], LOADED),
+    hint("keep_alive", &[], LOADED),
+    hint("draft_model", &[], LOADED),
+    hint("speculative.n_max", &[], "use `draft_tokens`"),
+    hint("speculative.n_min", &[], "use `draft_tokens`"),
+    hint("speculative.p_min", &[], "use `draft_tokens`"),
+    hint("return_progress", &["false"], "the progress of a prompt is not told"),
+    hint("timings_per_token", &["false"], "times are in `/metrics`"),
+    hint("parse_tool_calls", &["true"], "calls are read as the model's template writes them"),
+    // Hints of routers, and labels.
+    hint("provider", &[], ROUTED),
+    hint("route", &[], ROUTED),
+    hint("usage", &[], "the usage is always told"),
+    hint("session_id", &[], LABEL),
+    hint("request_id", &[], LABEL),
+    hint("trace_id", &[], LABEL),
+    hint("trace", &[], LABEL),
+    hint("tags", &[], LABEL),
+    hint("custom_id", &[], LABEL),
+    hint("chat_id", &[], LABEL),
+    hint("litellm_metadata", &[], LABEL),
+];
+
+/// Fields of chats alone, beside OpenAI's own.
+pub const CHAT: &[Field] = &[
+    honoured("enable_thinking", Kind::Bool, "Extension: whether to think."),
+    honoured(
+        "thinking",
+        Kind::Object(
+            r#"{"type":"object","properties":{"type":{"enum":["enabled","adaptive","auto","disabled"]}}}"#,
+        ),
+        "Extension: `type` says whether to think.",
+    ),
+    honoured(
+        "reasoning",
+        Kind::Object(
+            r#"{"type":"object","properties":{"effort":{"type":["string","null"]},
+            "enabled":{"type":["boolean","null"]}}}"#,
+        ),
+        "Extension: `effort` is another form of `reasoning_effort`; `enabled` says whether to think.",
+    ),
+    honoured(
+        "continue_final_message",
+        Kind::Bool,
+        "Extension: the answer goes on with the last message, which is the assistant's.",
+    ),
+    refused("include_reasoning", &["true"], "thoughts are told in fields of their own"),
+    refused(
+        "reasoning_format",
+        &["\"auto\"", "\"deepseek\""],
+        "thoughts are told in fields of their own",
+    ),
+    refused("reasoning_in_content", &["false"], "thoughts are told in fields of their own"),
+    refused("thinking_forced_open", &["false"], "use `enable_thinking`"),
+    refused("echo", &["false"], "an answer does not repeat the conversation"),
+    refused("add_special_tokens", &["false"], "the chat template writes them"),
+    refused("chat_template", &["\"\""], "the model's own is used"),
+    refused("best_of", &["1"], "it is a field of /v1/completions"),
+    refused("enable_search", &["false"], "the server does not search the web"),
+    refused("prompt_mode", &[], "put it into a message"),
+];
