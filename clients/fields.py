@@ -1,6 +1,7 @@
-"""Walks the type definitions of a package's requests: each field is honoured or refused, and none is passed over.
+"""Walks the type definitions of a package's requests: each field is honoured, refused, or told to change no answer.
 
-A field whose value is of no type at all must be a 400. Where it is not, the server has not looked at it.
+A field whose value is of no type at all must be a 400, or the answer's header `x-ml-ignored` names it. Where neither is
+so, the server has not looked at it.
 """
 
 import collections.abc
@@ -17,17 +18,25 @@ ALSO_ODD = [[1.5]]
 
 
 def sender(url, base):
-    """Sends requests with fields over those of `base`: the status, and what an error blames."""
+    """Sends requests with fields over those of `base`: the status, what an error blames, and the paths that are told to
+    change nothing."""
     def send(more):
         body = json.dumps({**base, **more}).encode()
         request = urllib.request.Request(url, body, {"content-type": "application/json"})
         try:
             with urllib.request.urlopen(request) as answer:
-                return answer.status, ""
+                told = answer.headers.get("x-ml-ignored", "").replace("[]", "")
+                return answer.status, "", set(told.split(", ")) - {""}
         except urllib.error.HTTPError as error:
             told = json.load(error)["error"]
-            return error.code, told.get("param") or told["message"]
+            return error.code, told.get("param") or told["message"], set()
     return send
+
+
+def is_seen(send, more, path):
+    """Whether a request with `more` is refused, or its answer tells that what is at `path` changes nothing."""
+    status, _, told = send(more)
+    return status == 400 or any(path == name or path.startswith(f"{name}.") for name in told)
 
 
 def bare(hint):
@@ -99,7 +108,7 @@ def is_of_its_kind(blamed, path):
 
 
 def walk(params, send, known=False, examples=None, around=None, taken=(), free=(), only=None):
-    """How many fields of `params`, and of the objects in them however deep, are refused as they should be.
+    """How many fields of `params`, and of the objects in them however deep, are refused or told as they should be.
 
     `send` is of `sender`. Where `known` is set, an error blames the request's own field, so that none is unknown.
     The others speak of objects by the names of their types. `examples` are good values, where the smallest one is not.
@@ -107,7 +116,7 @@ def walk(params, send, known=False, examples=None, around=None, taken=(), free=(
     those that must be taken somewhere; others may be refused for their kind. `free` hold what the user likes. `only`
     are the request's own fields that are walked; `None`: all."""
     examples, around = examples or {}, around or {}
-    status, blamed = send({})
+    status, blamed, _ = send({})
     assert status == 200, blamed
     count, faults, left = 0, [], set(taken)
 
@@ -115,7 +124,11 @@ def walk(params, send, known=False, examples=None, around=None, taken=(), free=(
         """Walks the fields of `inner`, an object that `put` puts into a request."""
         nonlocal count
         good = sample(inner, examples)
-        status, blamed = send(put(good))
+        status, blamed, told = send(put(good))
+        kind = good.get("type") if isinstance(good, dict) else None
+        if told & {path, f"{path}.{kind}"}:
+            # Told as a whole.
+            return
         if status != 200:
             # Refused as a whole, so that nothing of it is passed over.
             if not is_of_its_kind(blamed, path):
@@ -124,7 +137,7 @@ def walk(params, send, known=False, examples=None, around=None, taken=(), free=(
         left.discard(inner.__name__)
         for part, hint in typing.get_type_hints(inner, include_extras=True).items():
             # An object may hold what looks odd, and an array too; no field holds both.
-            if all(send(put({**good, part: odd}))[0] != 400 for odd in [ODD, ALSO_ODD]):
+            if not any(is_seen(send, put({**good, part: odd}), f"{path}.{part}") for odd in [ODD, ALSO_ODD]):
                 faults.append(f"{path}.{part} of {inner.__name__} is passed over")
             count += 1
             for deeper, made in objects(hint):
@@ -136,7 +149,9 @@ def walk(params, send, known=False, examples=None, around=None, taken=(), free=(
         if only and name not in only:
             continue
         for odd in [ODD, ALSO_ODD]:
-            status, blamed = send({name: odd})
+            status, blamed, told = send({name: odd})
+            if name in told:
+                continue
             if status != 400 or (known and (name not in blamed or "unknown" in blamed)):
                 faults.append(f"{name}: {odd} is a {status}, {blamed}")
         count += 1

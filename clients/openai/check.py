@@ -417,7 +417,9 @@ def check_errors_of_responses():
     fails(openai.NotFoundError, "model", lambda: respond(model="gpt-4"))
     fails(bad, "temperature", lambda: respond(temperature=3))
     fails(bad, "background", lambda: respond(background=True))
-    fails(bad, "tools[0].type", lambda: respond(tools=[{"type": "web_search"}]))
+    searching = client.responses.with_raw_response.create(
+        model=MODEL, input="Hi", max_output_tokens=1, tools=[{"type": "web_search"}])
+    assert searching.headers["x-ml-ignored"] == "tools[].web_search", searching.headers
     fails(bad, "input", lambda: respond(input="a " * 20000))
     fails(bad, "temperature", lambda: respond(temperature=3, stream=True))
 
@@ -427,7 +429,7 @@ def check_errors():
     fails(openai.NotFoundError, "model", lambda: chat(model="gpt-4"))
     fails(openai.NotFoundError, "model", lambda: client.models.retrieve("gpt-4"))
     fails(bad, "temperature", lambda: chat(temperature=3))
-    fails(bad, "store", lambda: chat(store=True))
+    assert chat(store=True).choices
     fails(bad, "frobnicate", lambda: chat(extra_body={"frobnicate": 1}))
     fails(bad, "messages", lambda: chat(messages=[]))
     fails(bad, "messages", lambda: chat(messages=[{"role": "user", "content": "a " * 20000}]))

@@ -158,7 +158,7 @@ pub fn with_flags(reason: &str) -> String {
 }
 
 /// Options of the contract whose flags have their names; a test holds them to both.
-const OPTIONS: [&str; 53] = [
+const OPTIONS: [&str; 54] = [
     "backend",
     "batch_invariant",
     "cache_limit",
@@ -199,6 +199,7 @@ const OPTIONS: [&str; 53] = [
     "prompt_name",
     "queue_limit",
     "reasoning",
+    "reasoning_budget",
     "repetition_penalty",
     "seed",
     "special_tokens",

@@ -22,7 +22,7 @@ pub enum Feature {
     PromptLogprobs,
     /// Whole logits with each token.
     Logits,
-    /// Output held to a JSON schema, regular expression or grammar.
+    /// Output held to a JSON schema, regular expression or grammar, and reasoning to a budget.
     Constraint,
     /// Several requests decoded together.
     ParallelSlots,
@@ -242,6 +242,7 @@ impl Capabilities {
             ("logits", options.logits, Feature::Logits),
             ("draft_tokens", options.draft_tokens > 0, Feature::DraftTokens),
             ("constraint", options.constraint.is_some(), Feature::Constraint),
+            ("reasoning_budget", options.reasoning_budget.is_some(), Feature::Constraint),
         ];
         self.require_all(&asked)
     }

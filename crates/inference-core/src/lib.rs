@@ -30,6 +30,7 @@ mod backend;
 mod cancel;
 mod capability;
 mod chat_options;
+mod constraint;
 mod discover;
 mod embedding_model;
 mod embedding_request;
@@ -60,6 +61,7 @@ pub use backend::{Backend, Preference};
 pub use cancel::CancelToken;
 pub use capability::{Capabilities, Feature, Support};
 pub use chat_options::ChatOptions;
+pub use constraint::{Constraint, ReasoningBudget, ReasoningMarks};
 pub use discover::{
     DiscoveredModel, ModelKind, discover, is_gguf, is_gguf_model, model_kind, unfinished,
 };
@@ -82,9 +84,7 @@ pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
 pub use model::TextModel;
 pub use model_info::{ModelInfo, Packing, SpecialToken, StoredAs};
-pub use options::{
-    ClassifyOptions, Constraint, Dtype, GenerateOptions, LoadOptions, ReasoningMarks, Xtc,
-};
+pub use options::{ClassifyOptions, Dtype, GenerateOptions, LoadOptions, Xtc};
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
 pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};

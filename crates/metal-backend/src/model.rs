@@ -16,7 +16,7 @@ use inference_core::{
     ModelInfo, Prompt, RenderedPrompt, Result, TextModel, Token,
 };
 use inference_text::answer::{AnswerParser, Family};
-use inference_text::constraint::{self, Constraints, Matcher};
+use inference_text::constraint::{self, Constraints, Guide};
 use inference_text::{
     AddSpecial, ChatFormat, Detokenizer, SkipSpecial, StopMatcher, TextError, Tokenizer,
 };
@@ -278,15 +278,15 @@ impl MlxModel {
         Ok(tokens)
     }
 
-    /// Compiles the constraint of a request. The heap that a costly one took goes back to the
+    /// Compiles what a request is held to. The heap that a costly constraint took goes back to the
     /// system.
-    fn begin_constraint(&self, options: &GenerateOptions, ids: &[u32]) -> Result<Option<Matcher>> {
+    fn begin_guide(&self, options: &GenerateOptions, ids: &[u32]) -> Result<Option<Guide>> {
         let started = Instant::now();
-        let constraint = self.constraints.begin(options, ids);
+        let guide = self.constraints.begin(options, ids);
         if started.elapsed() > COSTLY_CONSTRAINT {
             memory::trim_heap();
         }
-        constraint
+        guide
     }
 
     /// Starts a generation. Stop strings count where `parser` finds content, or everywhere.
@@ -302,7 +302,7 @@ impl MlxModel {
         self.check_ids(options)?;
         self.check_prompt(&laid, usize::from(options.max_tokens != Some(0)))?;
         let Laid { ids, scene, .. } = laid;
-        let constraint = self.begin_constraint(options, &ids)?;
+        let guide = self.begin_guide(options, &ids)?;
         let options = self.with_defaults(options);
         options.check_penalties()?;
         let special = skip_special(&options);
@@ -323,7 +323,7 @@ impl MlxModel {
             scene,
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
-            constraint,
+            guide,
             prompt_logprobs,
             text: Some(TextState::new(detokenizer, Stops::new(stops, parser))),
             output: JobSender::new(output),

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use inference_core::{GenerateOptions, PenaltyScope};
-use inference_text::constraint::{Mask, Matcher};
+use inference_text::constraint::{Guide, Mask};
 use mlx_ffi::cuda::{Drawer, Drawing};
 use mlx_ffi::{Array, Dtype, Indices, Result, ops, random};
 
@@ -66,8 +66,8 @@ pub(crate) struct Sampler {
     bias: Option<(Indices, Array)>,
     /// `[1, vocab_size]`, false for the ids that XTC never drops.
     xtc_droppable: Option<Array>,
-    /// The constraint that the text must conform to.
-    constraint: Option<Matcher>,
+    /// The constraint that the text must conform to and the bound of its reasoning.
+    guide: Option<Guide>,
     /// Ids that it allows the next draw to choose, once they are known.
     mask: Option<Mask>,
     /// Our kernel for CUDA draws.
@@ -115,7 +115,7 @@ impl Sampler {
             history: Vec::new(),
             bias,
             xtc_droppable,
-            constraint: None,
+            guide: None,
             mask: None,
             by_kernel: false,
         };
@@ -137,8 +137,8 @@ impl Sampler {
 
     /// Takes note of an id that the penalties and the constraint will see from now on.
     pub fn observe(&mut self, id: u32) {
-        if let Some(matcher) = &mut self.constraint {
-            matcher.accept(id);
+        if let Some(guide) = &mut self.guide {
+            guide.accept(id);
             self.mask = None;
         }
         let window = self.options.penalty_window_or_default();
@@ -165,7 +165,7 @@ impl Sampler {
         set(self.options.repetition_penalty, 1.0)
             || set(self.options.presence_penalty, 0.0)
             || set(self.options.frequency_penalty, 0.0)
-            || self.constraint.is_some()
+            || self.guide.as_ref().is_some_and(Guide::must_know)
     }
 
     /// Returns true when each draw is the most likely id.

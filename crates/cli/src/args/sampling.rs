@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{Constraint, GenerateOptions, PenaltyScope, ReasoningMarks, Xtc};
+use inference_core::{
+    Constraint, GenerateOptions, PenaltyScope, ReasoningBudget, ReasoningMarks, Xtc,
+};
 
 use super::values::{self, LogitBias};
 use crate::failure::Result;
@@ -11,6 +13,9 @@ use crate::{files, json};
 
 /// The threshold of XTC where only its probability is given.
 const DEFAULT_XTC_THRESHOLD: f32 = 0.1;
+
+/// The marks of a bounded reasoning where none are given.
+const DEFAULT_MARKS: (&str, &str) = ("<think>", "</think>");
 
 /// How tokens are drawn and when a generation ends.
 #[derive(Args, Clone, Debug, Default)]
@@ -89,6 +94,9 @@ pub struct SamplingArgs {
     /// Leave the reasoning between these marks free of it, such as `<think>` and `</think>`
     #[arg(long, num_args = 2, value_names = ["OPEN", "CLOSE"])]
     pub reasoning: Option<Vec<String>>,
+    /// End the reasoning between these marks, or `<think>` and `</think>`, after so many tokens
+    #[arg(long, value_name = "TOKENS", value_parser = values::count)]
+    pub reasoning_budget: Option<usize>,
 }
 
 impl SamplingArgs {
@@ -101,6 +109,9 @@ impl SamplingArgs {
             probability,
             threshold: self.xtc_threshold.unwrap_or(DEFAULT_XTC_THRESHOLD),
         });
+        let constraint = self.constraint()?;
+        // Beside a budget alone, the marks are the budget's.
+        let is_held = constraint.is_some();
         let options = GenerateOptions {
             max_tokens: self.max_tokens,
             temperature: self.temperature,
@@ -119,8 +130,9 @@ impl SamplingArgs {
             stop_token_ids: self.stop_token_id.clone(),
             ignore_eos: self.ignore_eos,
             draft_tokens: self.draft_tokens.unwrap_or(0),
-            constraint: self.constraint()?,
-            reasoning: self.reasoning(),
+            constraint,
+            reasoning: self.reasoning().filter(|_| is_held || self.reasoning_budget.is_none()),
+            reasoning_budget: self.reasoning_budget(),
             ..Default::default()
         };
         options.validate()?;
@@ -149,6 +161,14 @@ impl SamplingArgs {
                 flags.join(", ")
             )
         })
+    }
+
+    fn reasoning_budget(&self) -> Option<ReasoningBudget> {
+        let (open, close) = DEFAULT_MARKS;
+        let marks = self.reasoning();
+        let marks =
+            marks.unwrap_or_else(|| ReasoningMarks { open: open.into(), close: close.into() });
+        self.reasoning_budget.map(|tokens| ReasoningBudget { marks, tokens })
     }
 
     fn reasoning(&self) -> Option<ReasoningMarks> {

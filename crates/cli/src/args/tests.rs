@@ -128,6 +128,12 @@ fn every_constraint_reaches_the_contract() {
     let reasoned = generate(&["hi", "--regex", "a", "--reasoning", "<think>", "</think>"]);
     let marks = ReasoningMarks { open: "<think>".into(), close: "</think>".into() };
     assert_eq!(reasoned.sampling.options().unwrap().reasoning, Some(marks));
+    let bounded = generate(&["hi", "--reasoning-budget", "9"]).sampling.options().unwrap();
+    let budget = bounded.reasoning_budget.unwrap();
+    assert_eq!((budget.tokens, budget.marks.close.as_str()), (9, "</think>"));
+    let own = ["hi", "--reasoning-budget", "9", "--reasoning", "[A]", "[B]"];
+    let own = generate(&own).sampling.options().unwrap();
+    assert_eq!((own.reasoning, own.reasoning_budget.unwrap().marks.close), (None, "[B]".into()));
     let alone = generate(&["hi", "--reasoning", "<think>", "</think>"]).sampling.options();
     assert_eq!(
         alone.unwrap_err().to_string(),

@@ -11,6 +11,7 @@
 //! how the text was cut. Text that is no complete call of a known tool, but looked like one, comes
 //! back as content. The time is linear in the text's length, whatever the text.
 
+mod bounded;
 mod call;
 mod candidate;
 mod closing;
@@ -37,6 +38,7 @@ mod tags;
 mod tests;
 mod typed;
 
+pub use bounded::bounded_reasoning;
 pub use family::Family;
 pub use grammar::{
     MarkIds, ToolChoice, answer_constraint, answer_constraint_with, answer_or_calls, mark_id,

@@ -26,7 +26,7 @@ impl Mask {
     }
 
     /// Allows one of `size` ids.
-    fn only(id: u32, size: usize) -> Mask {
+    pub(super) fn only(id: u32, size: usize) -> Mask {
         let mut mask = SimpleVob::alloc(size);
         mask.allow_token(id);
         Mask(mask)

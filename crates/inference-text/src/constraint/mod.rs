@@ -4,12 +4,14 @@
 //! before each draw it says which ids may come next, and it learns each id that was drawn.
 
 mod annotations;
+mod budget;
 mod checks;
 mod closing;
 mod compile;
 mod error;
 mod gbnf;
 mod grammar;
+mod guide;
 mod matcher;
 mod measure;
 mod reasoning;
@@ -20,6 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inference_core::{Constraint, Error, GenerateOptions, Result};
 
+use budget::Budget;
+pub use guide::Guide;
 pub use matcher::{Mask, Matcher};
 use reasoning::Reasoning;
 use slots::Slots;
@@ -50,20 +54,26 @@ impl Constraints {
         Constraints { tokenizer, eos_ids, vocab_size, vocabulary, slots, compiled }
     }
 
-    /// The matcher of a request behind `prompt`, if its options constrain it.
+    /// The guide of a request behind `prompt`, if its options hold it to something.
     ///
     /// # Errors
     /// Those of [`matcher`](Self::matcher); [`Error::InvalidOption`] for marks that the model does
     /// not have.
-    pub fn begin(&self, options: &GenerateOptions, prompt: &[u32]) -> Result<Option<Matcher>> {
-        let Some(constraint) = &options.constraint else { return Ok(None) };
+    pub fn begin(&self, options: &GenerateOptions, prompt: &[u32]) -> Result<Option<Guide>> {
+        let budget = match &options.reasoning_budget {
+            Some(budget) => Budget::new(budget, &self.tokenizer, prompt)?,
+            None => None,
+        };
+        let Some(constraint) = &options.constraint else {
+            return Ok(budget.map(|budget| Guide::new(None, Some(budget), self.vocab_size)));
+        };
         let mut matcher = self.matcher(constraint)?;
         if let Some(marks) = &options.reasoning {
             let line_breaks = self.vocabulary()?.line_breaks;
             let reasoning = Reasoning::new(marks, &self.tokenizer, line_breaks, prompt)?;
             reasoning.into_iter().for_each(|reasoning| matcher.reason_first(reasoning));
         }
-        Ok(Some(matcher))
+        Ok(Some(Guide::new(Some(matcher), budget, self.vocab_size)))
     }
 
     /// A matcher at the beginning of a text.

@@ -58,10 +58,9 @@ impl Reasoning {
         line_breaks: Arc<[u32]>,
         prompt: &[u32],
     ) -> Result<Option<Reasoning>> {
-        let open = ids(&marks.open, tokenizer)?;
-        let close = ids(&marks.close, tokenizer)?;
-        let pair = (marks.open.as_str(), marks.close.as_str());
-        let phase = match Begun::of(&end(prompt, pair, tokenizer), std::iter::once(pair)) {
+        let open = mark_ids(&marks.open, "reasoning", tokenizer)?;
+        let close = mark_ids(&marks.close, "reasoning", tokenizer)?;
+        let phase = match begun(marks, tokenizer, prompt) {
             Begun::Open(_) => Phase::Inside,
             Begun::Over => return Ok(None),
             Begun::Not => Phase::Opening(0),
@@ -105,6 +104,16 @@ impl Reasoning {
     }
 }
 
+/// The reasoning of an answer to `prompt`, where its text begins.
+pub(super) fn begun<'a>(
+    marks: &'a ReasoningMarks,
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+) -> Begun<'a> {
+    let pair = (marks.open.as_str(), marks.close.as_str());
+    Begun::of(&end(prompt, pair, tokenizer), std::iter::once(pair))
+}
+
 /// The text of the end of a prompt, enough of it to have one of the marks and the whitespace behind
 /// it.
 fn end(prompt: &[u32], (open, close): (&str, &str), tokenizer: &Tokenizer) -> String {
@@ -119,9 +128,16 @@ fn end(prompt: &[u32], (open, close): (&str, &str), tokenizer: &Tokenizer) -> St
     text(&prompt[prompt.len().saturating_sub(count)..])
 }
 
-/// The ids of a mark.
-fn ids(mark: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
-    let invalid = |reason| Error::InvalidOption { option: "reasoning", reason };
+/// The ids of a mark of the option `option`.
+///
+/// # Errors
+/// [`Error::InvalidOption`] where it does not begin with an added token.
+pub(super) fn mark_ids(
+    mark: &str,
+    option: &'static str,
+    tokenizer: &Tokenizer,
+) -> Result<Vec<u32>> {
+    let invalid = |reason| Error::InvalidOption { option, reason };
     let ids = tokenizer.encode(mark, AddSpecial::Never);
     let ids = ids.map_err(|error| invalid(format!("`{mark}`: {error}")))?;
     if ids.first().is_some_and(|id| tokenizer.is_added(*id)) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use inference_core::{Error, GenerateOptions};
-use inference_text::constraint::Matcher;
+use inference_text::constraint::Guide;
 
 use super::classify::ClassifyJob;
 use super::inspect::InspectJob;
@@ -27,8 +27,9 @@ pub(crate) struct Job {
     pub eos_token_ids: Vec<u32>,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
-    /// The constraint that the text must conform to, at its beginning.
-    pub constraint: Option<Matcher>,
+    /// The constraint that the text must conform to and the bound of its reasoning, at its
+    /// beginning.
+    pub guide: Option<Guide>,
     /// Log probabilities of the prompt, where they are requested.
     pub prompt_logprobs: Option<PromptLogprobs>,
     /// From ids to text, where anybody wants that.

@@ -1,23 +1,24 @@
 //! The ids that a constraint allows a draw to choose.
 
 use inference_core::Error;
-use inference_text::constraint::Matcher;
+use inference_text::constraint::Guide;
 use mlx_ffi::{Array, Dtype};
 
 use super::Sampler;
 use crate::error::Result;
 
 impl Sampler {
-    /// Constrains what is drawn from here on. Such a draw can only be built once all ids before
+    /// Holds what is drawn from here on to `guide`. Where that
+    /// [must know](Guide::must_know) what was drawn, a draw can only be built once all ids before
     /// it are observed.
-    pub fn constrain(&mut self, mut matcher: Matcher) {
-        matcher.stop_at(&self.options.stop_token_ids);
-        self.constraint = Some(matcher);
+    pub fn follow(&mut self, mut guide: Guide) {
+        guide.stop_at(&self.options.stop_token_ids);
+        self.guide = Some(guide);
     }
 
     /// Returns true when the constraint lets nothing but an end follow what was observed.
     pub fn is_complete(&self) -> bool {
-        self.constraint.as_ref().is_some_and(Matcher::is_complete)
+        self.guide.as_ref().is_some_and(Guide::is_complete)
     }
 
     /// Finds out what the constraint, if there is one, allows the next draw to choose. It takes the
@@ -26,11 +27,11 @@ impl Sampler {
     /// # Errors
     /// A constraint that allows no token here, or whose step costs too much.
     pub fn prepare(&mut self) -> Result<()> {
-        let Some(matcher) = &mut self.constraint else { return Ok(()) };
+        let Some(guide) = &mut self.guide else { return Ok(()) };
         if self.mask.is_some() {
             return Ok(());
         }
-        let mut mask = matcher.mask()?;
+        let Some(mut mask) = guide.mask()? else { return Ok(()) };
         let bias = &self.options.logit_bias;
         for (id, _) in bias.iter().filter(|(_, bias)| **bias == f32::NEG_INFINITY) {
             mask.forbid(*id);

@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use inference_core::{
-    ChatOptions, Constraint, Feature, GenerateOptions, Generation, Message, RenderedPrompt,
-    TextModel, Value,
+    ChatOptions, Constraint, Feature, GenerateOptions, Generation, Message, ReasoningBudget,
+    RenderedPrompt, TextModel, Value,
 };
+use inference_text::Effort;
 use inference_text::answer::{
-    AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, answer_or_calls, mark_id,
-    tool_constraint_with,
+    AnswerParser, Family, Tool, ToolChoice, answer_constraint_with, answer_or_calls,
+    bounded_reasoning, mark_id, tool_constraint_with,
 };
 use serde_json::{Map, Value as Json, json};
 
 use super::generate::Asked;
 use super::instructions::{instructions_first, marked};
+use super::thinking::Thinking;
 use crate::config::Limits;
 use crate::error::{ApiError, Names, Result};
+use crate::fields::told::take_hint;
 use crate::pool::loaded::Loaded;
 use crate::run::reading::Reading;
 
@@ -31,6 +34,8 @@ pub struct Conversation {
     pub chat: ChatOptions,
     /// The tools as answers are read with and held to, in the order of their definitions.
     pub tools: Vec<Tool>,
+    /// The most tokens of reasoning.
+    pub budget: Option<usize>,
 }
 
 /// The fields of a protocol's request that tools come from, for errors.
@@ -76,6 +81,35 @@ impl Conversation {
             given.push((name, value));
         }
         Ok(())
+    }
+
+    /// Has an answer of `loaded` think as the field `field` asks.
+    ///
+    /// # Errors
+    /// The request has set one of the template's variables to another value, in the field `others`;
+    /// or the model is not to think, and its reasoning cannot be ended.
+    pub fn think(
+        &mut self,
+        thinking: Thinking,
+        (field, others): (&str, &str),
+        loaded: &Loaded,
+    ) -> Result<()> {
+        let Thinking { variables, budget } = thinking;
+        self.set_variables(variables, field, others)?;
+        let Some(tokens) = budget else { return Ok(()) };
+        let model = loaded.model.as_ref();
+        let marks = bounded_reasoning(loaded.family, "", &|mark| mark_id(model, mark));
+        if marks.is_some() && model.capabilities().require(Feature::Constraint).is_ok() {
+            self.budget = Some(self.budget.map_or(tokens, |other| other.min(tokens)));
+            return Ok(());
+        }
+        let reason = "the model has no tokens by which its reasoning could be ended";
+        match loaded.effort {
+            // It does not think, and so it keeps to any bound.
+            Effort::Unknown if tokens == 0 => Ok(()),
+            _ if tokens == 0 => Err(ApiError::unsupported(field, reason)),
+            _ => take_hint(field, reason),
+        }
     }
 
     /// Lets an answer of `loaded` make `calls`: takes out what it must not call, holds it to the
@@ -165,9 +199,15 @@ impl Conversation {
             let id = |mark: &str| mark_id(model, mark);
             answer_constraint_with(loaded.family, &prompt.text, constraint, &id)
         });
+        let budget = self.budget.and_then(|tokens| {
+            let marks =
+                bounded_reasoning(loaded.family, &prompt.text, &|mark| mark_id(model, mark));
+            marks.map(|marks| ReasoningBudget { marks, tokens })
+        });
         let generate = |index| {
             let mut options = asked.options_of(index, model, prompt.ids.len());
             options.constraint = constraint.clone();
+            options.reasoning_budget = budget.clone();
             let parser = AnswerParser::with_schemas(loaded.family, &prompt.text, &self.tools);
             let scores = asked.options.logprobs.then(|| Arc::clone(&loaded.model));
             let reading = Reading::of_message(parser, scores, most_calls);

@@ -1,6 +1,7 @@
 //! Text between two others, for models whose tokenizers have marks for it.
 
 use inference_core::TextModel;
+use inference_text::answer::mark_id;
 
 use crate::error::{ApiError, Result};
 
@@ -92,12 +93,7 @@ pub fn infill(
     (prefix, suffix): (&str, &str),
     field: &str,
 ) -> Result<Infill> {
-    let none = model.encode("").map(|ids| ids.len()).unwrap_or_default();
-    let id = |mark: &str| {
-        let ids = model.encode(mark).ok()?;
-        // A beginning of its own is in front of each text.
-        (ids.len() == none + 1).then(|| ids[none])
-    };
+    let id = |mark: &str| mark_id(model, mark);
     let has = |marks: &&Marks| {
         let middle = marks.middle.is_empty() || id(marks.middle).is_some();
         middle && id(marks.prefix).is_some() && id(marks.suffix).is_some()

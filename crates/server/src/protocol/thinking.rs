@@ -1,4 +1,4 @@
-//! Fields that say whether to think, and how much, as variables of the chat template.
+//! Fields that say whether to think, and how much.
 
 use inference_core::Value;
 use inference_text::Effort;
@@ -6,35 +6,48 @@ use inference_text::Effort;
 use crate::error::{ApiError, Result};
 use crate::fields::told::take_hint;
 
-/// Variables of the chat template.
-pub type Variables = Vec<(String, Value)>;
+/// What a request asks of the reasoning in its answer.
+#[derive(Debug, Default, PartialEq)]
+pub struct Thinking {
+    /// Variables of the chat template.
+    pub variables: Vec<(String, Value)>,
+    /// The most tokens of reasoning.
+    pub budget: Option<usize>,
+}
 
-/// The variables for the effort `level`, which `field` asks for.
+/// The thinking of the effort `level`, which `field` asks for.
 ///
 /// # Errors
 /// The template cannot have it. One that knows nothing of thinking takes any, and the answer tells
 /// so.
-pub fn level(effort: Effort, level: &str, field: &str) -> Result<Variables> {
+pub fn level(effort: Effort, level: &str, field: &str) -> Result<Thinking> {
+    if level == "none" {
+        return switched(effort, false, field);
+    }
     taken(effort, effort.variables(level), field)
 }
 
-/// The variables for thinking, or for not thinking, which `field` asks for.
+/// Thinking that is on or off, which `field` asks for. Where the template cannot be told, its end
+/// is forced.
 ///
 /// # Errors
 /// As [`level`].
-pub fn switched(effort: Effort, on: bool, field: &str) -> Result<Variables> {
+pub fn switched(effort: Effort, on: bool, field: &str) -> Result<Thinking> {
+    if !on && matches!(effort, Effort::Levels | Effort::Unknown) {
+        return Ok(Thinking { variables: Vec::new(), budget: Some(0) });
+    }
     taken(effort, effort.switched(on), field)
 }
 
 fn taken(
     effort: Effort,
-    variables: Result<Variables, &'static str>,
+    variables: Result<Vec<(String, Value)>, &'static str>,
     field: &str,
-) -> Result<Variables> {
+) -> Result<Thinking> {
     match (variables, effort) {
-        (Ok(variables), _) => Ok(variables),
+        (Ok(variables), _) => Ok(Thinking { variables, budget: None }),
         // A model that does not think answers the same however much it is to think.
-        (Err(reason), Effort::Unknown) => take_hint(field, reason).map(|()| Vec::new()),
+        (Err(reason), Effort::Unknown) => take_hint(field, reason).map(|()| Thinking::default()),
         (Err(reason), _) => Err(ApiError::unsupported(field, reason)),
     }
 }
@@ -43,14 +56,24 @@ fn taken(
 mod tests {
     use inference_text::Effort;
 
-    use super::{level, switched};
+    use super::{Thinking, level, switched};
 
     #[test]
     fn a_model_that_does_not_think_takes_any_effort() {
-        assert_eq!(level(Effort::Unknown, "high", "reasoning_effort").unwrap(), vec![]);
-        assert_eq!(switched(Effort::Unknown, true, "think").unwrap(), vec![]);
-        assert_eq!(switched(Effort::Switch, true, "think").unwrap().len(), 1);
-        let error = level(Effort::Levels, "none", "reasoning_effort").unwrap_err();
-        assert_eq!(error.param.as_deref(), Some("reasoning_effort"));
+        let nothing = Thinking::default();
+        assert_eq!(level(Effort::Unknown, "high", "reasoning_effort").unwrap(), nothing);
+        assert_eq!(switched(Effort::Unknown, true, "think").unwrap(), nothing);
+    }
+
+    #[test]
+    fn thinking_that_a_template_cannot_turn_off_is_bounded() {
+        for effort in [Effort::Levels, Effort::Unknown] {
+            assert_eq!(level(effort, "none", "reasoning_effort").unwrap().budget, Some(0));
+            assert_eq!(switched(effort, false, "think").unwrap().budget, Some(0));
+        }
+        for effort in [Effort::Switch, Effort::SwitchAndLevels] {
+            let off = switched(effort, false, "think").unwrap();
+            assert_eq!((off.variables.len(), off.budget), (1, None));
+        }
     }
 }

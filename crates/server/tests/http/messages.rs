@@ -189,7 +189,8 @@ fn thinking_and_effort_reach_the_template() {
         (json!({"output_config": {"effort": "low"}}), "output_config.effort"),
     ] {
         let answer = ask(&plain, more.clone());
-        assert_eq!((answer.status, answer.header("x-ml-ignored")), (200, Some(name)));
+        let told = answer.header("x-ml-ignored").unwrap_or_default();
+        assert!(answer.status == 200 && told.starts_with(name), "{told}");
         let (status, kind, message) = error(&ask(&strict, more));
         assert_eq!((status, kind.as_str()), (400, "invalid_request_error"));
         assert!(message.contains(name), "{message}");

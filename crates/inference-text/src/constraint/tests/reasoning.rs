@@ -1,10 +1,10 @@
 //! Reasoning before a constrained text, with the marks of several chat formats.
 
-use inference_core::{Constraint, Error, GenerateOptions, Piece, ReasoningMarks};
+use inference_core::{Constraint, Error, GenerateOptions, Piece, ReasoningBudget, ReasoningMarks};
 
 use super::{VOCAB_SIZE, constraints, tokenizer};
 use crate::answer::{AnswerParser, Family};
-use crate::constraint::{Constraints, Matcher};
+use crate::constraint::{Constraints, Guide, Mask};
 use crate::{AddSpecial, SkipSpecial, Tokenizer};
 
 fn options(regex: &str, open: &str, close: &str) -> GenerateOptions {
@@ -19,17 +19,21 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     tokenizer.encode(text, AddSpecial::Never).unwrap()
 }
 
-fn begin(constraints: &Constraints, options: &GenerateOptions, prompt: &[u32]) -> Matcher {
+fn begin(constraints: &Constraints, options: &GenerateOptions, prompt: &[u32]) -> Guide {
     constraints.begin(options, prompt).unwrap().unwrap()
 }
 
-fn allowed(matcher: &mut Matcher) -> Vec<u32> {
-    let mask = matcher.mask().unwrap();
+fn mask(guide: &mut Guide) -> Mask {
+    guide.mask().unwrap().unwrap()
+}
+
+fn allowed(guide: &mut Guide) -> Vec<u32> {
+    let mask = mask(guide);
     (0..VOCAB_SIZE as u32).filter(|id| mask.allows(*id)).collect()
 }
 
 /// Takes in all ids, each of which must be allowed.
-fn accept(matcher: &mut Matcher, ids: &[u32]) {
+fn accept(matcher: &mut Guide, ids: &[u32]) {
     for &id in ids {
         assert!(allowed(matcher).contains(&id), "{id}");
         matcher.accept(id);
@@ -90,7 +94,7 @@ fn the_prompt_says_whether_reasoning_is_open_or_over() {
     let ids = |text: &str| encode(&tokenizer, text);
     let begins_with = |prompt| {
         let mut matcher = begin(&constraints, &options, &ids(prompt));
-        let mask = matcher.mask().unwrap();
+        let mask = mask(&mut matcher);
         ["a", "z", "<think>"].map(|text| mask.allows(ids(text)[0]))
     };
     assert_eq!(begins_with("<|im_start|>assistant\n"), [true, false, true]);
@@ -101,7 +105,7 @@ fn the_prompt_says_whether_reasoning_is_open_or_over() {
     // As for the reader of the answer, the text counts: other ids may spell the mark.
     let spelt = [ids("assistant\n<thin"), ids("k>\n")].concat();
     let mut matcher = begin(&constraints, &options, &spelt);
-    assert!(matcher.mask().unwrap().allows(ids("z")[0]));
+    assert!(mask(&mut matcher).allows(ids("z")[0]));
     let text = tokenizer.decode(&spelt, SkipSpecial::No).unwrap();
     let mut reader = AnswerParser::new(Family::Hermes, &text, &[]);
     assert_eq!(reader.push("z"), [Piece::Reasoning("z".into())]);
@@ -152,6 +156,87 @@ fn a_text_after_reasoning_is_not_at_the_beginning() {
     accept(&mut matcher, &mark);
     accept(&mut matcher, &mark);
     assert!(!allowed(&mut matcher).contains(&space_a));
+}
+
+/// Takes in what a model would say that reasons without an end; what was said in the end.
+fn said(guide: &mut Guide, filler: u32, most: usize) -> Vec<u32> {
+    let one = |guide: &mut Guide| {
+        let id = match guide.mask().unwrap() {
+            Some(mask) if !mask.allows(filler) => {
+                (0..VOCAB_SIZE as u32).find(|id| mask.allows(*id)).unwrap()
+            }
+            _ => filler,
+        };
+        guide.accept(id);
+        id
+    };
+    (0..most).map(|_| one(guide)).collect()
+}
+
+#[test]
+fn reasoning_ends_at_its_budget() {
+    let tokenizer = tokenizer("qwen");
+    let constraints = constraints(&tokenizer);
+    let ids = |text: &str| encode(&tokenizer, text);
+    let (filler, close) = (ids("a")[0], ids("</think>")[0]);
+    let marks = || ReasoningMarks { open: "<think>".into(), close: "</think>".into() };
+    let bound = |tokens| GenerateOptions {
+        reasoning_budget: Some(ReasoningBudget { marks: marks(), tokens }),
+        ..Default::default()
+    };
+    for tokens in [0, 1, 3] {
+        let mut guide = begin(&constraints, &bound(tokens), &ids("assistant\n<think>\n"));
+        let expected = [vec![filler; tokens], vec![close], vec![filler; 2]].concat();
+        assert_eq!(said(&mut guide, filler, tokens + 3), expected);
+        assert!(!guide.must_know(), "the rest is drawn as always");
+    }
+    // The answer opens it, or does not.
+    let mut guide = begin(&constraints, &bound(2), &ids("assistant\n"));
+    guide.accept(ids("<think>")[0]);
+    assert_eq!(said(&mut guide, filler, 4), [filler, filler, close, filler]);
+    let mut guide = begin(&constraints, &bound(0), &ids("assistant\n"));
+    assert_eq!(said(&mut guide, filler, 3), [filler; 3]);
+    let closed = ids("assistant\n<think>\n\n</think>\n\n");
+    assert!(constraints.begin(&bound(2), &closed).unwrap().is_none());
+    // It closes it in time.
+    let mut guide = begin(&constraints, &bound(2), &ids("<think>"));
+    guide.accept(close);
+    assert_eq!(said(&mut guide, filler, 4), [filler; 4]);
+    // Far from its end, draws need not wait for each other.
+    assert!(!begin(&constraints, &bound(1000), &ids("<think>")).must_know());
+    // What a constraint leaves free is bounded too.
+    let held = GenerateOptions {
+        reasoning_budget: bound(2).reasoning_budget,
+        ..options("b", "<think>", "</think>")
+    };
+    let mut guide = begin(&constraints, &held, &ids("<think>"));
+    assert_eq!(said(&mut guide, filler, 4), [filler, filler, close, ids("b")[0]]);
+    assert!(guide.is_complete());
+}
+
+#[test]
+fn a_budgets_mark_of_several_tokens_is_written_to_its_end() {
+    let tokenizer = tokenizer("harmony");
+    let constraints = constraints(&tokenizer);
+    let ids = |text: &str| encode(&tokenizer, text);
+    let close = "<|end|><|start|>assistant<|channel|>final<|message|>";
+    let marks =
+        ReasoningMarks { open: "<|channel|>analysis<|message|>".into(), close: close.into() };
+    let bound = GenerateOptions {
+        reasoning_budget: Some(ReasoningBudget { marks, tokens: 2 }),
+        ..Default::default()
+    };
+    let mut guide = begin(&constraints, &bound, &ids("<|start|>assistant"));
+    for id in ids("<|channel|>analysis<|message|>") {
+        guide.accept(id);
+    }
+    let filler = ids("a")[0];
+    let expected = [vec![filler; 2], ids(close), vec![filler]].concat();
+    assert_eq!(said(&mut guide, filler, expected.len()), expected);
+    // Another channel is no reasoning.
+    let mut guide = begin(&constraints, &bound, &ids("<|start|>assistant"));
+    ids("<|channel|>final<|message|>").into_iter().for_each(|id| guide.accept(id));
+    assert_eq!(said(&mut guide, filler, 5), [filler; 5]);
 }
 
 #[test]

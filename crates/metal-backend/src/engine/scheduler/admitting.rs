@@ -144,8 +144,8 @@ impl Scheduler<'_> {
         match self.served.ranks.agree_on(sampler.map_err(crate::error::Error::from)) {
             Ok(sampler) => {
                 let mut sampler = sampler.by_kernel(self.served.kernels == Kernels::Cuda);
-                if let Some(matcher) = job.constraint.take() {
-                    sampler.constrain(matcher);
+                if let Some(guide) = job.guide.take() {
+                    sampler.follow(guide);
                 }
                 self.begin_prefill(Row::new(job, sampler, max_tokens));
             }

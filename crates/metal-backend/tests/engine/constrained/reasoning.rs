@@ -1,7 +1,8 @@
 //! Reasoning before a constrained text, through chat templates.
 
 use inference_core::{
-    ChatOptions, FinishReason, GenerateOptions, Message, Prompt, ReasoningMarks, Value,
+    ChatOptions, FinishReason, GenerateOptions, Message, Prompt, ReasoningBudget, ReasoningMarks,
+    Value,
 };
 use serde_json::Value as Json;
 
@@ -86,4 +87,50 @@ fn reasoning_that_never_closes_ends_at_the_most_tokens() {
     let ids: Vec<u32> = generation.by_ref().map(|token| token.unwrap().id).collect();
     assert_eq!(ids.len(), 50);
     assert_eq!(generation.outcome().unwrap().finish_reason, FinishReason::Length);
+}
+
+/// Free reasoning that hardly ever closes by itself, with at most so many tokens.
+fn bounded(tokens: Option<usize>, seed: u64, draft_tokens: usize) -> GenerateOptions {
+    let marks = ReasoningMarks { open: "<think>".into(), close: "</think>".into() };
+    GenerateOptions {
+        max_tokens: Some(120),
+        temperature: Some(if seed.is_multiple_of(2) { 0.0 } else { 1.0 }),
+        seed: Some(seed),
+        ignore_eos: true,
+        draft_tokens,
+        logit_bias: [(CLOSE, -30.0)].into(),
+        reasoning_budget: tokens.map(|tokens| ReasoningBudget { marks, tokens }),
+        ..GenerateOptions::default()
+    }
+}
+
+#[test]
+fn a_budget_changes_nothing_but_where_the_reasoning_ends() {
+    let prompt = Prompt::from("<|im_start|>assistant\n<think>\n");
+    let ids = |options: &GenerateOptions| -> Vec<u32> {
+        let generation = RANDOM.generate(&prompt, options).unwrap();
+        generation.map(|token| token.unwrap().id).collect()
+    };
+    for (seed, draft_tokens) in [(0, 0), (1, 0), (2, 6), (3, 6)] {
+        let free = ids(&bounded(None, seed, draft_tokens));
+        assert!(!free.contains(&CLOSE));
+        // Far from its end, steps are queued before the ids of others are read.
+        for tokens in [0, 1, 40, 100] {
+            let held = ids(&bounded(Some(tokens), seed, draft_tokens));
+            assert_eq!(held[..tokens], free[..tokens], "{seed}: {tokens}");
+            assert_eq!((held[tokens], held.len()), (CLOSE, 120), "{seed}: {tokens}");
+        }
+        assert_eq!(ids(&bounded(Some(500), seed, draft_tokens)), free);
+    }
+    // Beside each other, each has its own.
+    let all: Vec<_> = (0..6).map(|seed| bounded(Some(20 * seed as usize), seed, 0)).collect();
+    let alone: Vec<_> = all.iter().map(&ids).collect();
+    let together: Vec<_> =
+        all.iter().map(|options| RANDOM.generate(&prompt, options).unwrap()).collect();
+    for (generation, alone) in together.into_iter().zip(alone) {
+        let ids: Vec<u32> = generation.map(|token| token.unwrap().id).collect();
+        let ends = ids.iter().position(|id| *id == CLOSE);
+        assert_eq!(ends, alone.iter().position(|id| *id == CLOSE));
+        assert_eq!(ids, alone);
+    }
 }

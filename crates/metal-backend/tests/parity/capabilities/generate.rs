@@ -2,7 +2,7 @@
 
 use inference_core::{
     CancelToken, Constraint, Error, Feature, FinishReason, GenerateOptions, LoadOptions,
-    PenaltyScope, Prompt, ReasoningMarks, TextModel, Token, Xtc,
+    PenaltyScope, Prompt, ReasoningBudget, ReasoningMarks, TextModel, Token, Xtc,
 };
 
 use super::{Walk, prompt};
@@ -92,6 +92,7 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         logits: true,
         draft_tokens: 2,
         constraint: Some(Constraint::Regex("[0-9]{2}".to_owned())),
+        reasoning_budget: Some(ReasoningBudget { marks: marks.clone(), tokens: 2 }),
         reasoning: Some(marks),
         cancel,
     }
@@ -131,6 +132,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         draft_tokens,
         constraint,
         reasoning,
+        reasoning_budget,
         cancel,
     } = asked(letter, &piece, &mark);
 
@@ -340,6 +342,16 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         &opened,
         [constrained.clone(), GenerateOptions { reasoning, ..constrained }],
         &|with, without| is_number(without) && !is_number(with),
+    );
+    // Two tokens of reasoning, and then the first half of its closing mark.
+    check(
+        "reasoning_budget",
+        held,
+        &opened,
+        [likeliest(), GenerateOptions { reasoning_budget, ..likeliest() }],
+        &|with, without| {
+            with.ids()[..2] == without.ids()[..2] && with.ids()[2..4] == [opening, opening]
+        },
     );
     check(
         "cancel",

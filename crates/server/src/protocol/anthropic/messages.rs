@@ -118,10 +118,10 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Asks> {
     }
     let continue_final_message = last.is_some();
     let chat = ChatOptions { tools: definitions, continue_final_message, ..ChatOptions::default() };
-    let mut conversation = Conversation { messages, chat, tools };
+    let mut conversation = Conversation { messages, chat, tools, budget: None };
     let (mut options, mut names) = (GenerateOptions::default(), Names::new(NAMES));
     let Output { thoughts, constraint } =
-        output(reader, &state.config.limits, loaded.effort, &mut conversation)?;
+        output(reader, &state.config.limits, loaded, &mut conversation)?;
     if let Some(constraint) = constraint {
         constrain(&mut options, &mut names, "output_config.format", constraint)?;
     }

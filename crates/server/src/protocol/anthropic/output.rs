@@ -1,6 +1,6 @@
 //! `thinking` and `output_config`: how much to think, and what an answer holds to.
 
-use inference_core::Constraint;
+use inference_core::{Constraint, Value};
 use inference_text::Effort;
 use inference_text::json::to_value;
 use serde_json::Value as Json;
@@ -8,8 +8,9 @@ use serde_json::Value as Json;
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Conversation, bounded};
-use crate::protocol::thinking::{self, Variables};
+use crate::protocol::thinking::{self, Thinking};
 
 /// The least `budget_tokens`.
 const LEAST_BUDGET: usize = 1024;
@@ -34,10 +35,11 @@ pub struct Output {
 
 /// The mode that `thinking` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Thinking {
+enum Asked {
     /// The template's default.
     Own,
-    On,
+    /// With so many tokens at most.
+    On(usize),
     Off,
 }
 
@@ -49,44 +51,51 @@ enum Thinking {
 pub fn output(
     reader: &mut Reader,
     limits: &Limits,
-    effort: Effort,
+    loaded: &Loaded,
     conversation: &mut Conversation,
 ) -> Result<Output> {
+    let effort = loaded.effort;
     let (asked, thoughts) = asked(reader)?;
-    let mut variables = match asked {
-        Thinking::Own => Vec::new(),
-        Thinking::Off => thinking::switched(effort, false, "thinking.type")?,
-        Thinking::On => thinking::switched(effort, true, "thinking.type")?,
+    let thinking = match asked {
+        Asked::Own => Thinking::default(),
+        Asked::Off => thinking::switched(effort, false, "thinking.type")?,
+        Asked::On(_) => thinking::switched(effort, true, "thinking.type")?,
     };
+    conversation.think(thinking, ("thinking.type", "output_config"), loaded)?;
+    if let Asked::On(budget) = asked {
+        let bound = Thinking { budget: Some(budget), ..Thinking::default() };
+        conversation.think(bound, ("thinking.budget_tokens", "output_config"), loaded)?;
+    }
     let mut constraint = None;
     if let Some(config) = reader.take("output_config") {
         let mut config = Reader::new("output_config", config)?;
         if let Some(level) = config.text("effort")? {
-            variables.extend(of_level(&level, effort, asked)?);
+            let variables = of_level(&level, effort, asked)?;
+            conversation.set_variables(variables, "output_config", "thinking")?;
         }
         if let Some(format) = config.take("format") {
             constraint = Some(schema(Reader::new("output_config.format", format)?, limits)?);
         }
         config.finish()?;
     }
-    conversation.set_variables(variables, "output_config", "thinking")?;
     Ok(Output { thoughts, constraint })
 }
 
-fn asked(reader: &mut Reader) -> Result<(Thinking, Thoughts)> {
-    let Some(asked) = reader.take("thinking") else { return Ok((Thinking::Own, Thoughts::Told)) };
+fn asked(reader: &mut Reader) -> Result<(Asked, Thoughts)> {
+    let Some(asked) = reader.take("thinking") else { return Ok((Asked::Own, Thoughts::Told)) };
     let mut asked = Reader::new("thinking", asked)?;
     let kind = asked.text("type")?;
-    let thinking = match asked.need("type", kind)?.as_str() {
-        "adaptive" => Thinking::Own,
-        "disabled" => Thinking::Off,
+    let mode = match asked.need("type", kind)?.as_str() {
+        "adaptive" => Asked::Own,
+        "disabled" => Asked::Off,
         "enabled" => {
             let budget = asked.count("budget_tokens")?;
-            if asked.need("budget_tokens", budget)? < LEAST_BUDGET {
+            let budget = asked.need("budget_tokens", budget)?;
+            if budget < LEAST_BUDGET {
                 let reason = format!("expected at least {LEAST_BUDGET}");
                 return Err(ApiError::value("thinking.budget_tokens", reason));
             }
-            Thinking::On
+            Asked::On(budget)
         }
         other => {
             let reason = format!("`{other}` is not one of enabled, adaptive, disabled");
@@ -102,11 +111,11 @@ fn asked(reader: &mut Reader) -> Result<(Thinking, Thoughts)> {
         }
     };
     asked.finish()?;
-    Ok((thinking, thoughts))
+    Ok((mode, thoughts))
 }
 
 /// The template's variables for the effort `level`.
-fn of_level(level: &str, effort: Effort, asked: Thinking) -> Result<Variables> {
+fn of_level(level: &str, effort: Effort, asked: Asked) -> Result<Vec<(String, Value)>> {
     if !["low", "medium", "high", "xhigh", "max"].contains(&level) {
         let reason = format!("`{level}` is not one of low, medium, high, xhigh, max");
         return Err(ApiError::value("output_config.effort", reason));
@@ -115,9 +124,9 @@ fn of_level(level: &str, effort: Effort, asked: Thinking) -> Result<Variables> {
     if level == "high" && effort == Effort::Unknown {
         return Ok(Vec::new());
     }
-    let mut variables = thinking::level(effort, level, "output_config.effort")?;
+    let mut variables = thinking::level(effort, level, "output_config.effort")?.variables;
     // Whether to think at all is `thinking`'s to say.
-    if asked != Thinking::Own {
+    if asked != Asked::Own {
         variables.retain(|(name, _)| name != "enable_thinking");
     }
     Ok(variables)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use inference_core::{ChatOptions, Message, Prompt, Role};
+use inference_core::{Message, Prompt, Role};
 use inference_text::answer::ToolChoice;
 
 use super::ask::{Ask, ask};
@@ -77,9 +77,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut messages: Vec<_> =
         system.map(|text| Message::new(Role::System, text)).into_iter().collect();
     messages.push(Message { role: Role::User, content: content.into_value(), fields: Vec::new() });
-    let mut conversation =
-        Conversation { messages, chat: ChatOptions::default(), tools: Vec::new() };
-    conversation.set_variables(think(&mut reader, loaded.effort)?, "think", "think")?;
+    let mut conversation = Conversation { messages, ..Conversation::default() };
+    conversation.think(think(&mut reader, loaded.effort)?, ("think", "think"), &loaded)?;
     // The marks of thoughts have to be seen.
     let calls = Calls { choice: ToolChoice::Auto, most: 0, fields: TOOL_FIELDS };
     conversation.allow(&calls, &loaded, &mut asked.options, &mut asked.names)?;

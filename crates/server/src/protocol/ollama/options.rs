@@ -13,7 +13,7 @@ use crate::fields::table::check_in;
 use crate::protocol::conversation::{bounded, constrain};
 use crate::protocol::generate::{Asked, Delivery};
 use crate::protocol::openai::options::{stop, window_of_penalties};
-use crate::protocol::thinking::{Variables, level, switched};
+use crate::protocol::thinking::{Thinking, level, switched};
 
 /// The request's fields for options of the contract.
 const NAMES: &[(&str, &str)] = &[
@@ -98,9 +98,9 @@ fn format(reader: &mut Reader, limits: &Limits) -> Result<Option<Constraint>> {
 ///
 /// # Errors
 /// It means nothing, or the template does not know of it.
-pub fn think(reader: &mut Reader, effort: Effort) -> Result<Variables> {
+pub fn think(reader: &mut Reader, effort: Effort) -> Result<Thinking> {
     match reader.take("think") {
-        None => Ok(Vec::new()),
+        None => Ok(Thinking::default()),
         Some(Json::Bool(on)) => switched(effort, on, "think"),
         Some(Json::String(given)) if ["low", "medium", "high", "max"].contains(&given.as_str()) => {
             level(effort, &given, "think")

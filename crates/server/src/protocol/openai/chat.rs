@@ -18,12 +18,15 @@ use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Started, generate};
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
-use crate::protocol::thinking::{Variables, level, switched};
+use crate::protocol::thinking::{Thinking, level, switched};
 use crate::run::state::State;
 
 /// The fields that errors about tools name.
 const TOOL_FIELDS: ToolFields =
     ToolFields { tools: "tools", choice: "tool_choice", schema: "function.parameters" };
+
+/// Fields that bound the reasoning: llama.cpp's, Qwen's and vLLM's.
+const BUDGETS: [&str; 3] = ["reasoning_budget", "thinking_budget", "thinking_token_budget"];
 
 /// The fields of a request, read and checked.
 struct Chat {
@@ -77,8 +80,8 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     let items = reader.list("messages")?.unwrap_or_default();
     let pictures = Pictures::of(state, loaded.model.as_ref());
     let mut conversation = conversation(reader, items, &pictures)?;
-    for (field, variables) in thinking(reader, loaded.effort)? {
-        conversation.set_variables(variables, field, "chat_template_kwargs")?;
+    for (field, thinking) in thinking(reader, loaded.effort)? {
+        conversation.think(thinking, (field, "chat_template_kwargs"), loaded)?;
     }
     let parallel = reader.bool("parallel_tool_calls")?.unwrap_or(true);
     let most_calls = if parallel { usize::MAX } else { 1 };
@@ -88,8 +91,8 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     Ok(Chat { conversation, sampling, most_calls })
 }
 
-/// The template's variables for each field that says whether to think, and how much.
-fn thinking(reader: &mut Reader, effort: Effort) -> Result<Vec<(&'static str, Variables)>> {
+/// What each field asks of the reasoning.
+fn thinking(reader: &mut Reader, effort: Effort) -> Result<Vec<(&'static str, Thinking)>> {
     let mut asked = Vec::new();
     if let Some(given) = reader.text("reasoning_effort")? {
         asked.push(("reasoning_effort", level(effort, &given, "reasoning_effort")?));
@@ -97,20 +100,25 @@ fn thinking(reader: &mut Reader, effort: Effort) -> Result<Vec<(&'static str, Va
     if let Some(on) = reader.bool("enable_thinking")? {
         asked.push(("enable_thinking", switched(effort, on, "enable_thinking")?));
     }
+    for field in BUDGETS {
+        asked.extend(budget(reader, field)?.map(|thinking| (field, thinking)));
+    }
     if let Some(given) = reader.take("thinking") {
         let mut given = Reader::new("thinking", given)?;
         let kind = given.text("type")?;
-        let variables = match given.need("type", kind)?.as_str() {
+        let thinking = match given.need("type", kind)?.as_str() {
             "enabled" => switched(effort, true, "thinking.type")?,
             "disabled" => switched(effort, false, "thinking.type")?,
-            "adaptive" | "auto" => Vec::new(),
+            "adaptive" | "auto" => Thinking::default(),
             other => {
                 let reason = format!("`{other}` is not one of enabled, adaptive, auto, disabled");
                 return Err(ApiError::value("thinking.type", reason));
             }
         };
+        asked.push(("thinking", thinking));
+        let bound = budget(&mut given, "budget_tokens")?;
+        asked.extend(bound.map(|thinking| ("thinking.budget_tokens", thinking)));
         given.finish()?;
-        asked.push(("thinking", variables));
     }
     if let Some(given) = reader.take("reasoning") {
         let mut given = Reader::new("reasoning", given)?;
@@ -120,8 +128,16 @@ fn thinking(reader: &mut Reader, effort: Effort) -> Result<Vec<(&'static str, Va
         if let Some(given) = given.text("effort")? {
             asked.push(("reasoning.effort", level(effort, &given, "reasoning.effort")?));
         }
+        let bound = budget(&mut given, "max_tokens")?;
+        asked.extend(bound.map(|thinking| ("reasoning.max_tokens", thinking)));
         given.hints(&["summary"], "thoughts are told as they are")?;
         given.finish()?;
     }
     Ok(asked)
+}
+
+/// The bound that the field `name` sets; below 0 there is none.
+fn budget(reader: &mut Reader, name: &str) -> Result<Option<Thinking>> {
+    let tokens = reader.integer(name)?.and_then(|tokens| usize::try_from(tokens).ok());
+    Ok(tokens.map(|tokens| Thinking { budget: Some(tokens), ..Thinking::default() }))
 }

@@ -149,23 +149,29 @@ pub const GENERATING: &[Field] = &[
     hint("litellm_metadata", &[], LABEL),
 ];
 
+const BUDGET: Kind = Kind::Integer(-1, UNBOUNDED);
+
 /// Fields of chats alone, beside OpenAI's own.
 pub const CHAT: &[Field] = &[
     honoured("enable_thinking", Kind::Bool, "Extension: whether to think."),
+    honoured("reasoning_budget", BUDGET, "Extension: the most tokens of reasoning; -1: no bound."),
+    honoured("thinking_budget", BUDGET, "The same."),
+    honoured("thinking_token_budget", BUDGET, "The same."),
     honoured(
         "thinking",
         Kind::Object(
-            r#"{"type":"object","properties":{"type":{"enum":["enabled","adaptive","auto","disabled"]}}}"#,
+            r#"{"type":"object","properties":{"type":{"enum":["enabled","adaptive","auto","disabled"]},
+            "budget_tokens":{"type":["integer","null"]}}}"#,
         ),
-        "Extension: `type` says whether to think.",
+        "Extension: `type` says whether to think, and `budget_tokens` how many tokens at most.",
     ),
     honoured(
         "reasoning",
         Kind::Object(
             r#"{"type":"object","properties":{"effort":{"type":["string","null"]},
-            "enabled":{"type":["boolean","null"]}}}"#,
+            "enabled":{"type":["boolean","null"]},"max_tokens":{"type":["integer","null"]}}}"#,
         ),
-        "Extension: `effort` is another form of `reasoning_effort`; `enabled` says whether to think.",
+        "Extension: `effort` is another form of `reasoning_effort`; `enabled` says whether to think, and `max_tokens` how many tokens at most.",
     ),
     honoured(
         "continue_final_message",

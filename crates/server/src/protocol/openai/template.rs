@@ -31,7 +31,7 @@ pub fn conversation(
         continue_final_message: continues(reader, is_begun, &messages)?,
         add_generation_prompt: reader.bool("add_generation_prompt")?.unwrap_or(true),
     };
-    Ok(Conversation { messages, chat, tools: tools.callable })
+    Ok(Conversation { messages, chat, tools: tools.callable, budget: None })
 }
 
 /// Takes from a message what DeepSeek's, Mistral's and Moonshot's clients say there: whether it was

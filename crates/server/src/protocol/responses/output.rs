@@ -2,12 +2,12 @@
 //! told.
 
 use inference_core::{Constraint, Value};
-use inference_text::Effort;
 
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::fields::told::take_hint;
+use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::Conversation;
 use crate::protocol::openai::response_format::schema;
 use crate::protocol::thinking;
@@ -36,7 +36,7 @@ pub struct Include {
 /// A value means nothing, or the template does not know it.
 pub fn reasoning(
     reader: &mut Reader,
-    effort: Effort,
+    loaded: &Loaded,
     conversation: &mut Conversation,
 ) -> Result<Thoughts> {
     let Some(asked) = reader.take("reasoning") else { return Ok(Thoughts::Whole) };
@@ -47,8 +47,8 @@ pub fn reasoning(
                 format!("`{level}` is not one of none, minimal, low, medium, high, xhigh, max");
             return Err(ApiError::value("reasoning.effort", reason));
         }
-        let variables = thinking::level(effort, &level, "reasoning.effort")?;
-        conversation.set_variables(variables, "reasoning.effort", "reasoning")?;
+        let thinking = thinking::level(loaded.effort, &level, "reasoning.effort")?;
+        conversation.think(thinking, ("reasoning.effort", "reasoning"), loaded)?;
     }
     let mut thoughts = Thoughts::Whole;
     for name in ["summary", "generate_summary"] {
