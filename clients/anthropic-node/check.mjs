@@ -69,6 +69,28 @@ if (held) {
   console.log("left out: forced tool calls and schemas, which this model does not honour");
 }
 
+// Its tool runner begins with a thread, and goes on without one.
+const ran = [];
+const runner = client.beta.messages.toolRunner({
+  model,
+  max_tokens: 200,
+  messages: weather,
+  tools: [
+    {
+      name: tool.name,
+      description: tool.description,
+      input_schema: tool.input_schema,
+      run: (input) => {
+        ran.push(input);
+        return result;
+      },
+      parse: (input) => input,
+    },
+  ],
+});
+assert.equal((await runner).stop_reason, "end_turn");
+assert.deepEqual(ran, [{ city: "Paris" }]);
+
 // Errors have their classes and name the field.
 const fails = (promise, kind, words) =>
   assert.rejects(

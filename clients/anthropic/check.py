@@ -143,6 +143,27 @@ def check_errors():
     fails(anthropic.BadRequestError, "`messages[0].content[0].type`", lambda: message(messages=turn))
 
 
+def check_tool_runner():
+    """It begins with a thread, and goes on without one."""
+    if "tools" in left_out:
+        return
+    ran = []
+
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Get the weather of a city.
+
+        Args:
+            city: The city.
+        """
+        ran.append(city)
+        return json.dumps({"city": city, "temperature": 21, "condition": "sunny"})
+
+    asked = [{"role": "user", "content": "What is the weather in Paris?"}]
+    runner = client.beta.messages.tool_runner(model=MODEL, max_tokens=200, messages=asked, tools=[get_weather])
+    assert [turn.stop_reason for turn in runner] == ["tool_use", "end_turn"] and ran == ["Paris"], ran
+
+
 def check_every_field_is_honoured_or_refused():
     """The request's fields, and those of the objects in them."""
     call = {"type": "tool_use", "id": "a", "name": "get_weather", "input": {}}

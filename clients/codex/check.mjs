@@ -1,4 +1,4 @@
-// OpenAI's Codex, started by `ml launch`: check.mjs URL KEYED_URL KEY.
+// OpenAI's Codex, started by `ml launch` and set up by hand: check.mjs URL KEYED_URL KEY.
 //
 // Its model follows a script, so that the session is the same each time: it reads a file, edits it and
 // runs a command.
@@ -22,18 +22,15 @@ const settings = path.join(home, ".codex", "config.toml");
 fs.mkdirSync(path.dirname(settings));
 const own = 'model = "somebody-elses"\n';
 fs.writeFileSync(settings, own);
-fs.writeFileSync(path.join(project, "note.txt"), "hello wrold\n");
 
 const env = { ...process.env, HOME: home, CODEX_HOME: path.dirname(settings) };
 delete env.OPENAI_API_KEY;
 env.PATH = `${path.join(here, "node_modules", ".bin")}:${process.env.PATH}`;
+const session = () => ({ cwd: project, stdio: ["ignore", "pipe", "pipe"], encoding: "utf8", timeout: 120_000 });
 const launch = (url, args, more = {}) =>
   spawnSync(process.env.ML_PROGRAM, ["launch", "codex", "--url", url, "--", ...args], {
-    cwd: project,
+    ...session(),
     env: { ...env, ...more },
-    stdio: ["ignore", "pipe", "pipe"],
-    encoding: "utf8",
-    timeout: 120_000,
   });
 
 const run = (cmd) => ({ call: "exec_command", arguments: { cmd } });
@@ -45,24 +42,40 @@ const script = [
   { say: "The note is mended." },
 ];
 fs.writeFileSync("script.json", JSON.stringify(script));
-const server = spawn(process.env.ML_SCRIPTED, ["script.json"], { stdio: ["ignore", "ignore", "pipe"] });
-try {
-  const { value: line } = await createInterface(server.stderr)[Symbol.asyncIterator]().next();
-  const url = line.match(/http:\S+/)[0];
-  const flags = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "Mend the note"];
-  const session = launch(url, flags);
-  const said = session.stdout + session.stderr;
-  assert.equal(session.status, 0, said);
-  assert.match(session.stdout, /The note is mended\./, said);
-  // What the command printed went through the model's conversation.
-  assert.match(said, /hello wrold/);
-  assert.equal(fs.readFileSync(path.join(project, "note.txt"), "utf8"), "hello world\n", said);
-  assert.equal(fs.readFileSync(path.join(project, "count.txt"), "utf8").trim(), "12");
-  // It may add to its settings which folders it trusts.
-  assert.ok(fs.readFileSync(settings, "utf8").startsWith(own), "the user's settings are as they were");
-} finally {
-  server.kill();
+const flags = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "Mend the note"];
+
+/** Has `start` begin a session with a server that follows the script, and looks at what it did. */
+async function mends(start) {
+  fs.writeFileSync(path.join(project, "note.txt"), "hello wrold\n");
+  fs.rmSync(path.join(project, "count.txt"), { force: true });
+  const server = spawn(process.env.ML_SCRIPTED, ["script.json"], { stdio: ["ignore", "ignore", "pipe"] });
+  try {
+    const { value: line } = await createInterface(server.stderr)[Symbol.asyncIterator]().next();
+    const session = start(line.match(/http:\S+/)[0]);
+    const said = session.stdout + session.stderr;
+    assert.equal(session.status, 0, said);
+    assert.match(session.stdout, /The note is mended\./, said);
+    // What the command printed went through the model's conversation.
+    assert.match(said, /hello wrold/);
+    assert.equal(fs.readFileSync(path.join(project, "note.txt"), "utf8"), "hello world\n", said);
+    assert.equal(fs.readFileSync(path.join(project, "count.txt"), "utf8").trim(), "12");
+  } finally {
+    server.kill();
+  }
 }
+
+await mends((url) => launch(url, flags));
+// It may add to its settings which folders it trusts.
+assert.ok(fs.readFileSync(settings, "utf8").startsWith(own), "the user's settings are as they were");
+
+// Set up by hand, with nothing but the address: it also offers a search of its own.
+await mends((url) => {
+  const provider = `base_url = "${url}/v1"\nwire_api = "responses"\nname = "mine"\n`;
+  const chosen = 'model = "scripted"\nmodel_provider = "mine"\n[model_providers.mine]\n';
+  fs.writeFileSync(settings, chosen + provider);
+  return spawnSync("codex", flags, { ...session(), env });
+});
+fs.writeFileSync(settings, own);
 
 const locked = launch(keyedUrl, ["--version"]);
 assert.equal(locked.status, 1);

@@ -150,7 +150,7 @@ def check_errors():
     fails(404, "gpt-4", lambda: chat(model="gpt-4"))
     fails(404, "gpt-4", lambda: chat(model="gpt-4", stream=True))
     # Hints of how a model is loaded change no answer.
-    assert chat(options={"num_gpu": 1, "num_thread": 2}, keep_alive=0).message == chat().message
+    assert chat(options={**SHORT, "num_gpu": 1, "num_thread": 2}, keep_alive=0).message == chat().message
     fails(400, "options.mirostat", lambda: chat(options={"mirostat": 1}))
     assert chat(keep_alive="5m").done
     fails(400, "think", lambda: chat(think="deeply"))

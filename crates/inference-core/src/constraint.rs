@@ -1,4 +1,4 @@
-//! What generated texts are held to.
+//! The forms that generated texts are held to, and the bound of their reasoning.
 
 use crate::Value;
 

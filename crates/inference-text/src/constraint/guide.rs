@@ -1,4 +1,4 @@
-//! What one sequence is held to: a constraint of its text, a bound of its reasoning, or both.
+//! A sequence held to a constraint of its text, to a bound of its reasoning, or to both.
 
 use inference_core::Result;
 

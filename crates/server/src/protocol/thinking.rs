@@ -6,7 +6,7 @@ use inference_text::Effort;
 use crate::error::{ApiError, Result};
 use crate::fields::told::take_hint;
 
-/// What a request asks of the reasoning in its answer.
+/// The reasoning that a request asks for.
 #[derive(Debug, Default, PartialEq)]
 pub struct Thinking {
     /// Variables of the chat template.

@@ -14,7 +14,7 @@ use super::wire::{Head, Kind};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 use crate::fields::table::{Field, check};
-use crate::fields::told::{is_empty, take_hint};
+use crate::fields::told::take_hint;
 use crate::http::body;
 use crate::http::response::json_response;
 use crate::pool::lease::Lease;
@@ -146,7 +146,8 @@ impl Ask {
     /// Loads or unloads the model. Returns the word of Ollama for what was done.
     async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
         for name in ["tools", "tool_choice", "images", "system", "raw", "think", "suffix"] {
-            if self.reader.take(name).is_some_and(|value| !is_empty(&value)) {
+            let asks_nothing = |value: &Json| *value == json!([]) || *value == json!("");
+            if self.reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
                 return Err(ApiError::value(name, format!("says nothing without `{text}`")));
             }
         }

@@ -91,7 +91,7 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Chat> {
     Ok(Chat { conversation, sampling, most_calls })
 }
 
-/// What each field asks of the reasoning.
+/// The reasoning that each field asks for.
 fn thinking(reader: &mut Reader, effort: Effort) -> Result<Vec<(&'static str, Thinking)>> {
     let mut asked = Vec::new();
     if let Some(given) = reader.text("reasoning_effort")? {
