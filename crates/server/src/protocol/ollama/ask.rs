@@ -146,7 +146,8 @@ impl Ask {
     /// Loads or unloads the model. Returns the word of Ollama for what was done.
     async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
         for name in ["tools", "tool_choice", "images", "system", "raw", "think", "suffix"] {
-            let asks_nothing = |value: &Json| *value == json!([]) || *value == json!("");
+            let is_text = ["system", "suffix"].contains(&name);
+            let asks_nothing = |value: &Json| *value == json!([]) || is_text && *value == json!("");
             if self.reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
                 return Err(ApiError::value(name, format!("says nothing without `{text}`")));
             }
