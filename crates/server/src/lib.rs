@@ -2,7 +2,8 @@
 //! [`TextModel`](inference_core::TextModel).
 //!
 //! [`serve`] runs a server as a process does; [`Server`] is for programs that have a tokio runtime
-//! of their own. Nothing that a client asks is ignored: every field is honoured or refused by name.
+//! of their own. A field that could change an answer is honoured or refused by name; one that does
+//! not is taken, and told in a header.
 //!
 //! ```no_run
 //! use inference_server::{Config, serve};
