@@ -226,7 +226,9 @@ impl ChatFormat {
         if input.continue_final_message {
             continuing::mark_end(&mut variables, end)?;
         }
-        let marked = self.render(input, &variables, mark).map_err(|err| without_mark(err, mark))?;
+        let marked = self
+            .render(input, &variables, mark)
+            .map_err(|err| without_mark(without_mark(err, mark), end))?;
         let written = match end {
             Some(end) => continuing::cut(marked, end)?,
             None => marked,

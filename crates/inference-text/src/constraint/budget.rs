@@ -1,10 +1,12 @@
 //! A bound of the tokens of reasoning: then its closing mark is forced.
 
-use inference_core::{GenerateOptions, ReasoningBudget, Result};
+use std::collections::BTreeMap;
+
+use inference_core::{Error, GenerateOptions, ReasoningBudget, Result};
 
 use super::reasoning::{begun, mark_ids};
-use crate::Tokenizer;
 use crate::reasoning::Begun;
+use crate::{AddSpecial, Tokenizer};
 
 /// Tokens before the bound from which each has to be known before the next one is drawn: as many as
 /// are drawn at once, and some that are queued.
@@ -16,8 +18,6 @@ pub(super) struct Budget {
     open: Vec<u32>,
     close: Vec<u32>,
     phase: Phase,
-    /// The last ids inside, at most as many as the closing mark has.
-    last: Vec<u32>,
     /// Tokens that may still come inside.
     left: usize,
 }
@@ -28,38 +28,56 @@ enum Phase {
     Opening(usize),
     /// The closing mark has not come yet.
     Inside,
+    /// So many ids of the closing mark were forced.
+    Closing(usize),
 }
 
 impl Budget {
     /// The state behind `prompt`; `None` where it has closed the reasoning.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](inference_core::Error::InvalidOption) for a mark that does not
-    /// begin with an added token.
+    /// [`Error::InvalidOption`] for a mark of several tokens that does not begin with an added one.
     pub fn new(
         budget: &ReasoningBudget,
         tokenizer: &Tokenizer,
         prompt: &[u32],
     ) -> Result<Option<Budget>> {
         let marks = &budget.marks;
-        let open = mark_ids(&marks.open, "reasoning_budget", tokenizer)?;
-        let close = mark_ids(&marks.close, "reasoning_budget", tokenizer)?;
+        let ids = |mark: &str| match tokenizer.encode(mark, AddSpecial::Never) {
+            Ok(ids) if ids.len() == 1 => Ok(ids),
+            _ => mark_ids(mark, "reasoning_budget", tokenizer),
+        };
+        let (open, close) = (ids(&marks.open)?, ids(&marks.close)?);
         let phase = match begun(marks, tokenizer, prompt) {
             Begun::Open(_) => Phase::Inside,
             Begun::Over => return Ok(None),
             Begun::Not => Phase::Opening(0),
         };
-        Ok(Some(Budget { open, close, phase, last: Vec::new(), left: budget.tokens }))
+        Ok(Some(Budget { open, close, phase, left: budget.tokens }))
+    }
+
+    /// Checks that the biases of logits leave the closing mark.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where one forbids it.
+    pub fn check(&self, bias: &BTreeMap<u32, f32>) -> Result<()> {
+        let is_forbidden = |id: &&u32| bias.get(id) == Some(&f32::NEG_INFINITY);
+        match self.close.iter().find(is_forbidden) {
+            Some(id) => Err(Error::InvalidOption {
+                option: "logit_bias",
+                reason: format!("forbids {id}, by which the `reasoning_budget` ends the reasoning"),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// The only id that may come next, where the bound is reached.
     pub fn forced(&self) -> Option<u32> {
-        if self.phase != Phase::Inside || self.left > 0 {
-            return None;
+        match self.phase {
+            Phase::Inside if self.left == 0 => Some(self.close[0]),
+            Phase::Closing(at) => Some(self.close[at]),
+            Phase::Opening(_) | Phase::Inside => None,
         }
-        let is_begun = |count: &usize| self.last.ends_with(&self.close[..*count]);
-        let come = (0..self.close.len()).rev().find(is_begun).unwrap_or(0);
-        Some(self.close[come])
     }
 
     /// Returns true when the next id must not be drawn before all others are known.
@@ -76,13 +94,20 @@ impl Budget {
                 self.phase = if is_open { Phase::Inside } else { Phase::Opening(at + 1) };
                 true
             }
+            // It ends by itself, or is closed now. What follows the first id of a mark need not be
+            // the rest of it where the model has written it.
+            Phase::Inside if id == self.close[0] => {
+                let goes_on = self.left == 0 && self.close.len() > 1;
+                self.phase = Phase::Closing(1);
+                goes_on
+            }
             Phase::Inside => {
-                self.last.push(id);
-                if self.last.len() > self.close.len() {
-                    self.last.remove(0);
-                }
                 self.left = self.left.saturating_sub(1);
-                self.last != self.close
+                true
+            }
+            Phase::Closing(at) => {
+                self.phase = Phase::Closing(at + 1);
+                id == self.close[at] && at + 1 < self.close.len()
             }
         }
     }

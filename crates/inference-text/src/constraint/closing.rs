@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 /// Keywords of an object by which a schema speaks of properties that it does not list, or is met by
 /// other schemas whose properties it has not got.
-const SPEAKS_OF_OTHERS: [&str; 9] = [
+const SPEAKS_OF_OTHERS: [&str; 11] = [
     "additionalProperties",
     "patternProperties",
     "unevaluatedProperties",
@@ -19,25 +19,66 @@ const SPEAKS_OF_OTHERS: [&str; 9] = [
     "$ref",
     "if",
     "dependentSchemas",
+    "enum",
+    "const",
 ];
 /// Keywords whose schemas are for values inside of the value.
 const INSIDE: [&str; 4] = ["items", "additionalItems", "additionalProperties", "unevaluatedItems"];
 /// Keywords whose schemas are choices of the same value.
 const CHOICES: [&str; 2] = ["anyOf", "oneOf"];
 /// Keywords that demand something of a value beside a choice.
-const DEMANDS: [&str; 6] = ["properties", "patternProperties", "allOf", "$ref", "required", "if"];
+const DEMANDS: [&str; 11] = [
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "minProperties",
+    "allOf",
+    "$ref",
+    "required",
+    "if",
+    "enum",
+    "const",
+];
+/// Keywords by which other schemas hold for the same value.
+const MEETING: [&str; 5] = ["allOf", "anyOf", "oneOf", "$ref", "if"];
+/// The most times that a schema is walked to find what meets.
+const MOST_WALKS: usize = 16;
 
 /// Closes the objects of a schema. It does not nest deep.
 pub(super) fn close(schema: &mut Map<String, Json>) {
     let mut shared = BTreeSet::new();
     let mut document = Json::Object(std::mem::take(schema));
-    Walk { shared: &mut shared, closes: false }.schema(&mut document, "#", Meets::Nothing);
+    let mut is_known = false;
+    for _ in 0..MOST_WALKS {
+        let before = shared.len();
+        Walk { shared: &mut shared, closes: false }.schema(&mut document, "#", Meets::Nothing);
+        is_known = shared.len() == before;
+        if is_known {
+            break;
+        }
+    }
     // Where it cannot be told which schema a reference means, none is closed.
-    if shared.iter().all(|reference| *reference == "#" || reference.starts_with("#/")) {
+    let is_plain = |reference: &String| {
+        (reference == "#" || reference.starts_with("#/")) && !reference.contains('%')
+    };
+    if is_known && shared.iter().all(is_plain) && !has_ids(&document, 0) {
         Walk { shared: &mut shared, closes: true }.schema(&mut document, "#", Meets::Nothing);
     }
     if let Json::Object(closed) = document {
         *schema = closed;
+    }
+}
+
+/// Returns true when a schema below the first one has an address of its own, to which references
+/// are relative.
+fn has_ids(schema: &Json, depth: usize) -> bool {
+    match schema {
+        Json::Object(fields) => fields.iter().any(|(key, value)| {
+            depth > 0 && key == "$id" && value.is_string() || has_ids(value, depth + 1)
+        }),
+        Json::Array(items) => items.iter().any(|item| has_ids(item, depth + 1)),
+        _ => false,
     }
 }
 
@@ -59,8 +100,12 @@ impl Walk<'_> {
     fn schema(&mut self, schema: &mut Json, path: &str, meets: Meets) {
         let Json::Object(fields) = schema else { return };
         let is_only_all = !fields.keys().any(|key| key != "allOf" && demands_more(key));
-        let demands = DEMANDS.iter().any(|key| fields.contains_key(*key));
-        let is_shared = meets == Meets::Others || self.closes && self.shared.contains(path);
+        let demands = DEMANDS.iter().any(|key| fields.contains_key(*key))
+            || CHOICES.iter().all(|key| fields.contains_key(*key));
+        let is_shared = meets == Meets::Others || self.shared.contains(path);
+        // What meets this value has schemas of what is inside of it, too.
+        let is_met = is_shared || MEETING.iter().any(|key| fields.contains_key(*key));
+        let inside = if is_met { Meets::Others } else { Meets::Nothing };
         if let Some(reference) = fields.get("$ref").and_then(Json::as_str)
             && (is_shared || fields.keys().any(|key| key != "$ref" && demands_more(key)))
         {
@@ -73,12 +118,14 @@ impl Walk<'_> {
                     "properties" | "patternProperties" | "$defs" | "definitions",
                     Json::Object(named),
                 ) => {
+                    let is_inside = matches!(key.as_str(), "properties" | "patternProperties");
+                    let meets = if is_inside { inside } else { Meets::Nothing };
                     for (name, schema) in named.iter_mut() {
-                        self.schema(schema, &format!("{path}/{}", escaped(name)), Meets::Nothing);
+                        self.schema(schema, &format!("{path}/{}", escaped(name)), meets);
                     }
                 }
                 ("prefixItems" | "items", Json::Array(schemas)) => {
-                    self.each(schemas, &path, Meets::Nothing);
+                    self.each(schemas, &path, inside);
                 }
                 ("allOf", Json::Array(schemas)) => {
                     let is_alone = schemas.len() == 1 && !is_shared && is_only_all;
@@ -90,7 +137,7 @@ impl Walk<'_> {
                     self.each(schemas, &path, meets);
                 }
                 (key, schema) if INSIDE.contains(&key) => {
-                    self.schema(schema, &path, Meets::Nothing);
+                    self.schema(schema, &path, inside);
                 }
                 _ => {}
             }
@@ -180,25 +227,31 @@ mod tests {
         let b = json!({"properties": {"b": {"properties": {"c": {}}}}});
         for schema in [
             json!({"allOf": [a, b]}),
-            json!({"anyOf": [b], "properties": {"a": {}}}),
+            json!({"anyOf": [b], "properties": {"a": {"properties": {"c": {}}}}}),
+            json!({"anyOf": [b], "oneOf": [a]}),
             json!({"allOf": [{"$ref": "#/$defs/b"}, a], "$defs": {"b": b}}),
             json!({"$ref": "#/$defs/b", "properties": {"a": {}}, "$defs": {"b": b}}),
-            json!({"properties": {"x": {"allOf": [{"anyOf": [{"$ref": "#/properties/y"}]}, a]}, "y": b},
-                "additionalProperties": true}),
+            json!({"$ref": "#/$defs/b", "minProperties": 3, "$defs": {"b": b}}),
+            json!({"properties": {"a": {}}, "enum": [{"a": 1, "b": 2}]}),
+            // By way of others, in whichever order they come.
+            json!({"$defs": {"b": b, "m": {"allOf": [{"$ref": "#/$defs/b"}]}},
+                "allOf": [{"$ref": "#/$defs/m"}, a]}),
+            json!({"$defs": {"m": {"$ref": "#/$defs/n"}, "n": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": b},
+                "allOf": [{"$ref": "#/$defs/m"}, a]}),
+            json!({"allOf": [{"$ref": "#/$defs/%62"}, a], "$defs": {"b": b}}),
+            json!({"allOf": [{"$ref": "#a"}, a], "$defs": {"b": b}}),
+            json!({"allOf": [{"$ref": "other"}], "properties": {"a": {}}}),
+            json!({"properties": {"a": {"$id": "x", "properties": {}}}}),
         ] {
-            let closed = closed(schema);
-            let text = closed.to_string();
-            // The object inside of one is nobody else's.
-            let inner = text.matches(r#""additionalProperties":false"#).count();
-            assert_eq!(inner, 1, "{text}");
-            assert!(text.contains(r#"{"c":{}},"additionalProperties":false"#), "{text}");
+            assert_eq!(closed(schema.clone()), schema);
         }
-        // A single one meets none.
+        // One beside them meets none.
+        let beside = json!({"properties": {"x": {"allOf": [a, b]}, "y": a}});
+        let beside = closed(beside);
+        assert!(is_closed(&beside) && is_closed(&beside["properties"]["y"]));
+        assert!(!beside["properties"]["x"].to_string().contains("false"));
+        // A single one meets none either.
         let one = closed(json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": a}}));
         assert!(is_closed(&one["$defs"]["a"]));
-        let beside = json!({"allOf": [{"$ref": "other"}], "properties": {"a": {}}});
-        assert_eq!(closed(beside.clone()), beside);
-        let unknown = json!({"allOf": [{"$ref": "#a"}, a], "$defs": {"b": b}});
-        assert_eq!(closed(unknown.clone()), unknown);
     }
 }

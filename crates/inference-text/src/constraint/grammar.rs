@@ -34,7 +34,9 @@ pub(super) fn grammar_source(grammar: &str) -> Result<String> {
         rest = after;
         written.push_str(token);
         if first == '/' && !token.starts_with("//") {
-            check_regex("a regular expression of the grammar", token.trim_matches('/'))?;
+            let inner = token.strip_prefix('/').unwrap_or(token);
+            let inner = inner.strip_suffix('/').unwrap_or(inner);
+            check_regex("a regular expression of the grammar", inner)?;
         }
         match first {
             '"' => outside_of_texts.extend(token.chars().map(|_| ' ')),

@@ -32,6 +32,7 @@ impl Guide {
     /// Those of [`Matcher::mask`].
     pub fn mask(&mut self) -> Result<Option<Mask>> {
         let forced = self.budget.as_ref().and_then(Budget::forced);
+        let forced = forced.filter(|id| (*id as usize) < self.size);
         let only = forced.map(|id| (id, Mask::only(id, self.size)));
         let Some(matcher) = &mut self.matcher else { return Ok(only.map(|(_, mask)| mask)) };
         let mask = matcher.mask()?;

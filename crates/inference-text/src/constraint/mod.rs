@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inference_core::{Constraint, Error, GenerateOptions, Result};
 
 use budget::Budget;
+pub use gbnf::of_gbnf;
 pub use guide::Guide;
 pub use matcher::{Mask, Matcher};
 use reasoning::Reasoning;
@@ -64,6 +65,9 @@ impl Constraints {
             Some(budget) => Budget::new(budget, &self.tokenizer, prompt)?,
             None => None,
         };
+        if let Some(budget) = &budget {
+            budget.check(&options.logit_bias)?;
+        }
         let Some(constraint) = &options.constraint else {
             return Ok(budget.map(|budget| Guide::new(None, Some(budget), self.vocab_size)));
         };

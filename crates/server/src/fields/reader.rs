@@ -6,6 +6,9 @@ use super::json::{kind, whole};
 use super::told::{is_empty, take_hint, take_unknown};
 use crate::error::{ApiError, Result};
 
+/// The most fields of one object that nobody took, however empty they are.
+const MOST_UNKNOWN: usize = 64;
+
 /// An object whose fields are taken out one by one; [`finish`](Reader::finish) refuses the rest.
 /// A field that is `null` counts as left out.
 #[derive(Debug)]
@@ -136,7 +139,13 @@ impl Reader {
     /// The first field that nobody took, by its path.
     pub fn finish(self) -> Result<()> {
         let left = self.fields.iter().filter(|(_, value)| !value.is_null());
-        left.into_iter().try_for_each(|(name, value)| take_unknown(self.path(name), value))
+        for (count, (name, value)) in left.enumerate() {
+            match count < MOST_UNKNOWN {
+                true => take_unknown(self.path(name), value)?,
+                false => return Err(ApiError::unknown_field(self.path(name))),
+            }
+        }
+        Ok(())
     }
 
     /// Takes the fields `names`, which ask for nothing here because of `reason`.

@@ -65,6 +65,9 @@ pub enum Effect {
     Refused(&'static [&'static str], &'static str),
 }
 
+/// The most fields of one object that no table has, however empty they are.
+const MOST_UNKNOWN: usize = 64;
+
 /// No bound by a limit of the server.
 pub const UNBOUNDED: fn(&Limits) -> i64 = |_| i64::MAX;
 
@@ -132,9 +135,16 @@ pub fn check_in(
 ) -> Result<Reader> {
     let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let fields = || tables.iter().flat_map(|table| table.iter());
+    let mut unknown = 0;
     for (name, value) in &request {
-        if !value.is_null() && !fields().any(|field| field.name == *name) {
-            take_unknown(at(name), value)?;
+        if !fields().any(|field| field.name == *name) {
+            unknown += 1;
+            if unknown > MOST_UNKNOWN {
+                return Err(ApiError::unknown_field(at(name)));
+            }
+            if !value.is_null() {
+                take_unknown(at(name), value)?;
+            }
         }
     }
     request.retain(|name, value| !value.is_null() && fields().any(|field| field.name == *name));

@@ -69,7 +69,8 @@ pub fn take_hint(path: &str, reason: &str) -> Result<()> {
 /// # Errors
 /// The value is not empty, or the server holds requests to the fields that it knows.
 pub fn take_unknown(path: String, value: &Json) -> Result<()> {
-    match is_empty(value) && !is_strict() {
+    // `false` turns something off that may be on where it is known.
+    match is_empty(value) && *value != Json::Bool(false) && !is_strict() {
         true => {
             tell(&path);
             Ok(())
@@ -142,10 +143,12 @@ mod tests {
         let take = |is_strict, value| {
             block_on(telling(is_strict, async { take_unknown("x".to_owned(), &value).is_ok() })).0
         };
-        for value in [json!(false), json!(""), json!([]), json!({"a": null})] {
+        for value in [json!(""), json!([]), json!({"a": null})] {
             assert!(take(false, value.clone()) && !take(true, value));
         }
-        for value in [json!(true), json!(0), json!("a"), json!([null]), json!({"a": 1})] {
+        for value in
+            [json!(false), json!(true), json!(0), json!("a"), json!([null]), json!({"a": 1})]
+        {
             assert!(!take(false, value));
         }
     }

@@ -36,6 +36,8 @@ pub struct Conversation {
     pub tools: Vec<Tool>,
     /// The most tokens of reasoning.
     pub budget: Option<usize>,
+    /// The reasoning is asked for, or not wanted.
+    pub thinks: Option<bool>,
 }
 
 /// The fields of a protocol's request that tools come from, for errors.
@@ -94,8 +96,12 @@ impl Conversation {
         (field, others): (&str, &str),
         loaded: &Loaded,
     ) -> Result<()> {
-        let Thinking { variables, budget } = thinking;
+        let Thinking { variables, budget, is_on } = thinking;
         self.set_variables(variables, field, others)?;
+        if is_on.is_some_and(|on| self.thinks.is_some_and(|other| other != on)) {
+            return Err(ApiError::value(field, "contradicts what another field says of thinking"));
+        }
+        self.thinks = is_on.or(self.thinks);
         let Some(tokens) = budget else { return Ok(()) };
         let model = loaded.model.as_ref();
         let marks = bounded_reasoning(loaded.family, "", &|mark| mark_id(model, mark));

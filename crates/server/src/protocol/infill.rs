@@ -102,6 +102,17 @@ pub fn infill(
         let reason = "the model has no tokens that mark what is to be filled in";
         return Err(ApiError::unsupported(field, reason));
     };
+    // A text that holds a mark would be taken for it.
+    let own = [marks.prefix, marks.suffix, marks.middle, FILES.0, FILES.1];
+    let texts = shown.iter().map(|file| file.text.as_str()).chain([prefix, suffix]);
+    for text in texts {
+        let is_in = |mark: &&&str| !mark.is_empty() && text.contains(**mark) && id(mark).is_some();
+        if let Some(mark) = own.iter().find(is_in) {
+            let reason =
+                format!("a text has `{mark}`, which the model takes for the end of a part");
+            return Err(ApiError::value(field, reason));
+        }
+    }
     let mut text = String::new();
     if id(FILES.0).is_some() && id(FILES.1).is_some() && !shown.is_empty() {
         text.push_str(&format!("{}repository\n", FILES.0));

@@ -13,6 +13,17 @@ pub struct Thinking {
     pub variables: Vec<(String, Value)>,
     /// The most tokens of reasoning.
     pub budget: Option<usize>,
+    /// It is asked for, or not wanted.
+    pub is_on: Option<bool>,
+}
+
+/// The efforts that requests may ask for.
+const LEVELS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+impl Thinking {
+    fn with(self, is_on: bool) -> Thinking {
+        Thinking { is_on: Some(is_on), ..self }
+    }
 }
 
 /// The thinking of the effort `level`, which `field` asks for.
@@ -21,10 +32,14 @@ pub struct Thinking {
 /// The template cannot have it. One that knows nothing of thinking takes any, and the answer tells
 /// so.
 pub fn level(effort: Effort, level: &str, field: &str) -> Result<Thinking> {
+    if !LEVELS.contains(&level) {
+        let reason = format!("`{level}` is not one of {}", LEVELS.join(", "));
+        return Err(ApiError::value(field, reason));
+    }
     if level == "none" {
         return switched(effort, false, field);
     }
-    taken(effort, effort.variables(level), field)
+    taken(effort, effort.variables(level), field).map(|thinking| thinking.with(true))
 }
 
 /// Thinking that is on or off, which `field` asks for. Where the template cannot be told, its end
@@ -34,9 +49,9 @@ pub fn level(effort: Effort, level: &str, field: &str) -> Result<Thinking> {
 /// As [`level`].
 pub fn switched(effort: Effort, on: bool, field: &str) -> Result<Thinking> {
     if !on && matches!(effort, Effort::Levels | Effort::Unknown) {
-        return Ok(Thinking { variables: Vec::new(), budget: Some(0) });
+        return Ok(Thinking { budget: Some(0), ..Thinking::default() }.with(false));
     }
-    taken(effort, effort.switched(on), field)
+    taken(effort, effort.switched(on), field).map(|thinking| thinking.with(on))
 }
 
 fn taken(
@@ -45,7 +60,7 @@ fn taken(
     field: &str,
 ) -> Result<Thinking> {
     match (variables, effort) {
-        (Ok(variables), _) => Ok(Thinking { variables, budget: None }),
+        (Ok(variables), _) => Ok(Thinking { variables, ..Thinking::default() }),
         // A model that does not think answers the same however much it is to think.
         (Err(reason), Effort::Unknown) => take_hint(field, reason).map(|()| Thinking::default()),
         (Err(reason), _) => Err(ApiError::unsupported(field, reason)),
@@ -60,9 +75,16 @@ mod tests {
 
     #[test]
     fn a_model_that_does_not_think_takes_any_effort() {
-        let nothing = Thinking::default();
+        let nothing = Thinking::default().with(true);
         assert_eq!(level(Effort::Unknown, "high", "reasoning_effort").unwrap(), nothing);
         assert_eq!(switched(Effort::Unknown, true, "think").unwrap(), nothing);
+    }
+
+    #[test]
+    fn efforts_are_those_that_are_known() {
+        let error = level(Effort::Switch, "off", "reasoning.effort").unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("reasoning.effort"));
+        assert!(error.message.contains("none, minimal"), "{}", error.message);
     }
 
     #[test]

@@ -211,7 +211,7 @@ fn walk_one(
     assert_eq!((answer.status, answer.error("param").as_str()), (400, "temprature"));
     assert_eq!(answer.error("code"), "unknown_parameter");
     // An empty value asks for nothing, whatever the field means.
-    for value in [json!(false), json!(""), json!([]), json!({})] {
+    for value in [json!(""), json!([]), json!({})] {
         let answer = send("temprature", &value);
         assert_eq!(answer.status, if is_strict { 400 } else { 200 }, "{}", answer.text);
         assert_eq!(ignores(&answer, "temprature"), !is_strict);

@@ -92,7 +92,10 @@ fn other_names_are_the_same_fields() {
     let penalised = options(json!({"repeat_penalty": 1.5, "repeat_last_n": 64}));
     assert_eq!((penalised.repetition_penalty, penalised.penalty_window), (Some(1.5), Some(64)));
     let off = options(json!({"repeat_penalty": 1.5, "repeat_last_n": 0}));
-    assert_eq!(off.repetition_penalty, None);
+    // Also that of the model's own file.
+    assert_eq!((off.repetition_penalty, off.presence_penalty), (Some(1.0), Some(0.0)));
+    assert_eq!(options(json!({"repeat_last_n": 9})).penalty_window, Some(9));
+    assert_eq!(options(json!({"do_sample": false})).temperature, Some(0.0));
     assert_eq!(
         options(json!({"logit_bias": [[5, false], [6, 1.5]]})).logit_bias[&5],
         f32::NEG_INFINITY
@@ -118,6 +121,93 @@ fn other_names_are_the_same_fields() {
     }
     let both = server.chat(json!({"n_predict": 7, "max_tokens": 8}));
     assert_eq!((both.status, both.error("param").as_str()), (400, "n_predict"));
+}
+
+#[test]
+fn a_grammar_in_gbnf_holds_beside_what_a_models_format_adds() {
+    let server = server();
+    for more in [
+        json!({"grammar": "root ::= \"yes\" | \"no\""}),
+        json!({"structured_outputs": {"grammar": "root ::= \"yes\" | \"no\""}}),
+        json!({"guided_choice": ["yes", "no"]}),
+    ] {
+        let answer = server.chat(more.clone());
+        assert_eq!(answer.status, 200, "{more}: {}", answer.text);
+        let held = server.model.options.lock().unwrap().last().unwrap().constraint.clone();
+        let held = format!("{held:?}");
+        assert!(held.contains("yes|no") && held.contains("<think>"), "{held}");
+    }
+    let bad = server.chat(json!({"grammar": "root ::= nothing"}));
+    assert_eq!((bad.status, bad.error("param").as_str()), (400, "grammar"));
+    assert!(bad.error("message").contains("`nothing`"), "{}", bad.text);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let server = server();
+    let user = json!({"role": "user", "content": "hi"});
+    let said = |more: Json| {
+        let mut message = json!({"role": "assistant", "content": "a"});
+        merge(&mut message, more);
+        json!([user, message])
+    };
+    for (more, param) in [
+        (json!({"logit_bias": [[5, false], [5, 1]]}), "logit_bias"),
+        (json!({"do_sample": true}), "do_sample"),
+        (json!({"reasoning_effort": "off"}), "reasoning_effort"),
+        (json!({"reasoning": {"effort": ""}}), "reasoning.effort"),
+        (json!({"reasoning": {"effort": "high", "enabled": false}}), "reasoning.effort"),
+        (json!({"thinking": {"type": "enabled"}, "enable_thinking": false}), "thinking"),
+        (
+            json!({"messages": said(json!({"reasoning": "a", "reasoning_content": "b"}))}),
+            "messages[1].reasoning",
+        ),
+        (
+            json!({"messages": said(json!({"prefix": true, "partial": false}))}),
+            "messages[1].partial",
+        ),
+        (
+            json!({"messages": said(json!({"prefix": true})), "continue_final_message": false}),
+            "continue_final_message",
+        ),
+        (
+            json!({"messages": said(json!({"prefix": true})), "add_generation_prompt": true}),
+            "continue_final_message",
+        ),
+        (json!({"parallel_reasoning": false}), "parallel_reasoning"),
+    ] {
+        let answer = server.chat(more.clone());
+        assert_eq!((answer.status, answer.error("param").as_str()), (400, param), "{more}");
+    }
+    let long = json!({"prompt": "a long prompt", "num_ctx": 2});
+    let answer = server.post("/v1/completions", &long);
+    assert_eq!((answer.status, answer.error("code").as_str()), (400, "context_length_exceeded"));
+    let many: serde_json::Map<_, _> = (0..100).map(|i| (format!("x{i}"), json!([]))).collect();
+    assert_eq!(server.chat(Json::Object(many)).error("code"), "unknown_parameter");
+}
+
+#[test]
+fn thoughts_come_back_in_each_form_that_clients_keep() {
+    let server = server();
+    for thoughts in [
+        json!({"reasoning": "hm"}),
+        json!({"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}),
+        json!({"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]}),
+    ] {
+        let mut message = json!({"role": "assistant", "content": "a"});
+        merge(&mut message, thoughts.clone());
+        let user = json!({"role": "user", "content": "hi"});
+        let answer = server.chat(json!({"messages": [user, message, user]}));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let messages = server.model.messages().pop().unwrap();
+        assert_eq!(messages[1].fields, [("reasoning_content".to_owned(), "hm".into())]);
+    }
+    // A tool's fields that are told to change nothing are not in the prompt.
+    let tool = json!({"type": "function", "examples": [], "function": {"name": "f", "x": ""}});
+    let answer = server.chat(json!({"tools": [tool]}));
+    assert_eq!(ignored(&answer), ["tools[].examples", "tools[].function.x"]);
+    let tools = server.model.chats.lock().unwrap().last().unwrap().1.tools.clone();
+    assert!(!format!("{tools:?}").contains("examples"), "{tools:?}");
 }
 
 #[test]

@@ -154,8 +154,9 @@ fn options_reach_the_model() {
     let free = json!({"num_predict": -1, "seed": -1, "repeat_penalty": 1.2, "repeat_last_n": 0});
     assert_eq!(chat(&server, json!({"options": free, "format": ""})).status, 200);
     let asked = server.model.options.lock().unwrap().last().unwrap().clone();
-    assert_eq!((asked.max_tokens, asked.seed, asked.repetition_penalty), (None, None, None));
-    assert_eq!(asked.constraint, None);
+    assert_eq!((asked.max_tokens, asked.seed, asked.constraint), (None, None, None));
+    // Off, also where the model's own file has one.
+    assert_eq!((asked.repetition_penalty, asked.presence_penalty), (Some(1.0), Some(0.0)));
 }
 
 #[test]

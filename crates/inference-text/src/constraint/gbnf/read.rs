@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 /// Bytes of a grammar, and of what is written of it: rules are written where they are named.
 pub(super) const MAX_BYTES: usize = 64 << 10;
 /// Levels that brackets may nest.
-const MAX_DEPTH: usize = 100;
+const MAX_DEPTH: usize = 50;
 /// The most rules of a grammar: what is known of each is looked up for all of them in turns.
-const MAX_RULES: usize = 2000;
+const MAX_RULES: usize = 1000;
+/// The most repetitions of one part, one behind the other.
+const MAX_REPEATED: usize = 4;
 /// The most that a count of repetitions may be.
 const MAX_COUNT: u32 = 100_000;
 
@@ -106,8 +108,7 @@ impl<'a> Reader<'a> {
     fn all(&mut self, depth: usize) -> Result<Part> {
         let mut parts = Vec::new();
         while let Some(part) = self.one(depth)? {
-            parts.push(self.repeated(part)?);
-            self.skip(depth > 0);
+            parts.push(self.repeated(part, depth)?);
         }
         Ok(if parts.len() == 1 { parts.remove(0) } else { Part::All(parts) })
     }
@@ -141,8 +142,9 @@ impl<'a> Reader<'a> {
     }
 
     /// `part` with what follows it: `*`, `+`, `?`, or numbers in braces.
-    fn repeated(&mut self, mut part: Part) -> Result<Part> {
-        loop {
+    fn repeated(&mut self, mut part: Part, depth: usize) -> Result<Part> {
+        for count in 0.. {
+            self.skip(depth > 0);
             let (least, most) = if self.takes("*") {
                 (0, None)
             } else if self.takes("+") {
@@ -154,8 +156,12 @@ impl<'a> Reader<'a> {
             } else {
                 return Ok(part);
             };
+            if count == MAX_REPEATED {
+                break;
+            }
             part = Part::Times(Box::new(part), least, most);
         }
+        Err(format!("more than {MAX_REPEATED} repetitions behind each other"))
     }
 
     fn counts(&mut self) -> Result<(u32, Option<u32>)> {
@@ -229,9 +235,7 @@ impl<'a> Reader<'a> {
     /// The next character of a text or a class, and whether it was escaped.
     fn character(&mut self) -> Result<Option<(char, bool)>> {
         let Some(c) = self.next() else { return Ok(None) };
-        if c == '\n' {
-            return Ok(None);
-        }
+        self.line += usize::from(c == '\n');
         if c != '\\' {
             return Ok(Some((c, false)));
         }

@@ -2,10 +2,13 @@
 
 use inference_core::Constraint;
 
+use super::facts::Facts;
 use super::read::{MAX_BYTES, Part, Rules};
 
-/// Rules that may name each other in a chain.
-const MAX_CHAIN: usize = 200;
+/// Parts that are written: those of a rule are, wherever it is named.
+const MAX_PARTS: usize = 200_000;
+/// Levels of parts in each other, those of the rules that they name counted.
+const MAX_LEVELS: usize = 150;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -15,89 +18,30 @@ type Result<T> = std::result::Result<T, String>;
 /// They allow no text, or are too large.
 pub(super) fn constraint(rules: &Rules) -> Result<Constraint> {
     let facts = Facts::of(rules);
-    if !facts.ends[0] {
+    let root = &rules.0[0];
+    if !facts.ends(root) {
         return Err("`root` matches no text that ends".to_owned());
     }
-    let mut writer = Writer { rules, facts, named: vec![0], bytes: 0 };
-    if writer.facts.is_regular[0] {
-        return Ok(Constraint::Regex(format!("(?:{})", writer.regex_of(0, 0)?)));
+    let mut writer = Writer { rules, facts, named: vec![0], parts: 0 };
+    if writer.facts.is_regular(root) {
+        return Ok(Constraint::Regex(format!("(?:{})", writer.regex(root, 0)?)));
     }
     let mut lark = String::new();
     let mut next = 0;
     while let Some(rule) = writer.named.get(next).copied() {
         let name = if next == 0 { "start".to_owned() } else { format!("r{rule}") };
-        let body = writer.grammar(&rules.0[rule])?;
+        let body = writer.grammar(&rules.0[rule], 0)?;
         lark.push_str(&format!("{name}: {body}\n"));
-        writer.check(lark.len())?;
+        check_bytes(&lark)?;
         next += 1;
     }
     Ok(Constraint::Lark(lark))
 }
 
-/// The facts that are known of each rule.
-struct Facts {
-    /// It does not come back to itself, and names no rule that does.
-    is_regular: Vec<bool>,
-    /// It may match nothing.
-    may_be_empty: Vec<bool>,
-    /// Some text matches it.
-    ends: Vec<bool>,
-}
-
-impl Facts {
-    fn of(rules: &Rules) -> Facts {
-        let count = rules.0.len();
-        let mut facts = Facts {
-            is_regular: vec![false; count],
-            may_be_empty: vec![false; count],
-            ends: vec![false; count],
-        };
-        // Each round, what follows from the rounds before; each fact only ever becomes true.
-        loop {
-            let mut changed = false;
-            for (rule, part) in rules.0.iter().enumerate() {
-                let found = [facts.is_regular(part), facts.may_be_empty(part), facts.ends(part)];
-                let known = [&mut facts.is_regular, &mut facts.may_be_empty, &mut facts.ends];
-                for (known, found) in known.into_iter().zip(found) {
-                    changed |= found && !known[rule];
-                    known[rule] |= found;
-                }
-            }
-            if !changed {
-                return facts;
-            }
-        }
-    }
-
-    /// Returns true when `part` names only rules that are known to be regular.
-    fn is_regular(&self, part: &Part) -> bool {
-        match part {
-            Part::Text(_) | Part::Class { .. } | Part::Any => true,
-            Part::Rule(rule) => self.is_regular[*rule],
-            Part::All(parts) | Part::OneOf(parts) => parts.iter().all(|part| self.is_regular(part)),
-            Part::Times(part, ..) => self.is_regular(part),
-        }
-    }
-
-    fn may_be_empty(&self, part: &Part) -> bool {
-        match part {
-            Part::Text(text) => text.is_empty(),
-            Part::Class { .. } | Part::Any => false,
-            Part::Rule(rule) => self.may_be_empty[*rule],
-            Part::All(parts) => parts.iter().all(|part| self.may_be_empty(part)),
-            Part::OneOf(parts) => parts.iter().any(|part| self.may_be_empty(part)),
-            Part::Times(part, least, _) => *least == 0 || self.may_be_empty(part),
-        }
-    }
-
-    fn ends(&self, part: &Part) -> bool {
-        match part {
-            Part::Text(_) | Part::Class { .. } | Part::Any => true,
-            Part::Rule(rule) => self.ends[*rule],
-            Part::All(parts) => parts.iter().all(|part| self.ends(part)),
-            Part::OneOf(parts) => parts.iter().any(|part| self.ends(part)),
-            Part::Times(part, least, _) => *least == 0 || self.ends(part),
-        }
+fn check_bytes(written: &str) -> Result<()> {
+    match written.len() > MAX_BYTES {
+        true => Err(format!("with its rules in their places it has more than {MAX_BYTES} bytes")),
+        false => Ok(()),
     }
 }
 
@@ -106,65 +50,68 @@ struct Writer<'a> {
     facts: Facts,
     /// The rules that the grammar has, in their order.
     named: Vec<usize>,
-    /// Bytes that were written so far.
-    bytes: usize,
+    /// Parts that were written so far.
+    parts: usize,
 }
 
 impl Writer<'_> {
-    fn check(&self, bytes: usize) -> Result<()> {
-        match bytes.max(self.bytes) > MAX_BYTES {
-            true => {
-                Err(format!("with its rules in their places it has more than {MAX_BYTES} bytes"))
-            }
-            false => Ok(()),
+    /// Counts a part within `levels` others.
+    fn enter(&mut self, levels: usize) -> Result<usize> {
+        self.parts += 1;
+        if self.parts > MAX_PARTS {
+            return Err(format!(
+                "with its rules in their places it has more than {MAX_PARTS} parts"
+            ));
         }
+        if levels > MAX_LEVELS {
+            return Err(format!("its rules and brackets nest deeper than {MAX_LEVELS} levels"));
+        }
+        Ok(levels + 1)
     }
 
     /// A part as a regular expression.
-    fn regex(&mut self, part: &Part, chain: usize) -> Result<String> {
+    fn regex(&mut self, part: &Part, levels: usize) -> Result<String> {
+        let levels = self.enter(levels)?;
         let written = match part {
             Part::Text(text) => text.chars().map(literal).collect(),
             Part::Any => "(?s:.)".to_owned(),
             Part::Class { ranges, negated } => class(ranges, *negated),
             Part::Rule(rule) => {
-                if chain > MAX_CHAIN {
-                    return Err(format!("more than {MAX_CHAIN} rules name each other in a chain"));
-                }
-                self.regex_of(*rule, chain + 1)?
+                let rules = self.rules;
+                self.regex(&rules.0[*rule], levels)?
             }
             Part::All(parts) => {
-                let parts = parts.iter().map(|part| self.regex_inside(part, chain));
-                parts.collect::<Result<String>>()?
+                let mut all = String::new();
+                for part in parts {
+                    all.push_str(&self.regex_inside(part, levels)?);
+                    check_bytes(&all)?;
+                }
+                all
             }
             Part::OneOf(parts) => {
-                let parts = parts.iter().map(|part| self.regex(part, chain));
+                let parts = parts.iter().map(|part| self.regex(part, levels));
                 parts.collect::<Result<Vec<_>>>()?.join("|")
             }
             Part::Times(_, _, Some(0)) => "(?:)".to_owned(),
             Part::Times(part, least, most) => {
                 let inner = match &**part {
-                    Part::Class { .. } | Part::Any => self.regex(part, chain)?,
-                    Part::Text(text) if text.chars().count() == 1 => self.regex(part, chain)?,
-                    part => format!("(?:{})", self.regex(part, chain)?),
+                    Part::Class { .. } | Part::Any => self.regex(part, levels)?,
+                    Part::Text(text) if text.chars().count() == 1 => self.regex(part, levels)?,
+                    part => format!("(?:{})", self.regex(part, levels)?),
                 };
                 format!("{inner}{}", times(*least, *most))
             }
         };
-        self.bytes += written.len();
-        self.check(0)?;
+        check_bytes(&written)?;
         Ok(written)
     }
 
-    fn regex_of(&mut self, rule: usize, chain: usize) -> Result<String> {
-        let rules = self.rules;
-        self.regex(&rules.0[rule], chain)
-    }
-
     /// A part as a regular expression within a sequence.
-    fn regex_inside(&mut self, part: &Part, chain: usize) -> Result<String> {
-        let written = self.regex(part, chain)?;
+    fn regex_inside(&mut self, part: &Part, levels: usize) -> Result<String> {
+        let written = self.regex(part, levels)?;
         let rules = self.rules;
         let mut inner = part;
+        // A chain of rules, which came to its end in the line above.
         while let Part::Rule(rule) = inner {
             inner = &rules.0[*rule];
         }
@@ -172,18 +119,17 @@ impl Writer<'_> {
     }
 
     /// A part as the body of a rule. Expressions in it match one character at least.
-    fn grammar(&mut self, part: &Part) -> Result<String> {
-        let is_regular = self.facts.is_regular(part);
-        if is_regular && !self.facts.may_be_empty(part) {
-            return Ok(format!("/{}/", self.regex(part, 0)?.replace('/', "\\/")));
-        }
-        Ok(match part {
-            Part::Text(_) => "\"\"".to_owned(),
-            Part::Class { .. } | Part::Any => unreachable!("one character is regular"),
-            Part::Rule(rule) if is_regular => {
-                let rules = self.rules;
-                self.grammar(&rules.0[*rule])?
+    fn grammar(&mut self, part: &Part, levels: usize) -> Result<String> {
+        let levels = self.enter(levels)?;
+        let written = match part {
+            // It could take a blank that what follows needs.
+            part if self.facts.is_blank_run(part) && !matches!(part, Part::Rule(_)) => {
+                self.letters(part, levels)?
             }
+            part if self.is_lexeme(part) => {
+                format!("/{}/", self.regex(part, levels)?.replace('/', "\\/"))
+            }
+            Part::Text(_) | Part::Class { .. } | Part::Any => "\"\"".to_owned(),
             Part::Rule(0) => "start".to_owned(),
             Part::Rule(rule) => {
                 if !self.named.contains(rule) {
@@ -191,39 +137,84 @@ impl Writer<'_> {
                 }
                 format!("r{rule}")
             }
-            Part::All(parts) if parts.is_empty() => "\"\"".to_owned(),
-            Part::All(parts) => self.sequence(parts)?,
+            Part::All(parts) => self.sequence(parts, levels)?,
             Part::OneOf(parts) => {
-                let parts = parts.iter().map(|part| self.grammar(part));
+                let parts = parts.iter().map(|part| self.grammar(part, levels));
                 format!("({})", parts.collect::<Result<Vec<_>>>()?.join(" | "))
             }
             Part::Times(_, _, Some(0)) => "\"\"".to_owned(),
-            Part::Times(inner, 0, most) if is_regular && !self.facts.may_be_empty(inner) => {
+            Part::Times(inner, 0, most) if self.is_lexeme(inner) => {
                 let inner = Part::Times(inner.clone(), 1, *most);
-                format!("{}?", self.grammar(&inner)?)
+                format!("{}?", self.grammar(&inner, levels)?)
             }
             Part::Times(inner, least, most) => {
-                format!("({}){}", self.grammar(inner)?, times(*least, *most))
+                format!("({}){}", self.grammar(inner, levels)?, times(*least, *most))
             }
-        })
+        };
+        check_bytes(&written)?;
+        Ok(written)
     }
 
-    /// Parts behind each other: neighbours that are regular are one expression.
-    fn sequence(&mut self, parts: &[Part]) -> Result<String> {
+    /// Returns true when a part can be one expression that takes as much as it can.
+    fn is_lexeme(&self, part: &Part) -> bool {
+        let facts = &self.facts;
+        facts.is_regular(part) && !facts.may_be_empty(part) && !facts.has_blank_tail(part)
+    }
+
+    /// Parts behind each other: neighbours are one expression as far as they can be one.
+    fn sequence(&mut self, parts: &[Part], levels: usize) -> Result<String> {
         let mut written = Vec::new();
         let mut rest = parts;
         while let Some(first) = rest.first() {
-            let regular = rest.iter().take_while(|part| self.facts.is_regular(part)).count();
-            let run = Part::All(rest[..regular].to_vec());
-            if regular > 1 && !self.facts.may_be_empty(&run) {
-                written.push(self.grammar(&run)?);
-                rest = &rest[regular..];
-            } else {
-                written.push(self.grammar(first)?);
-                rest = &rest[1..];
-            }
+            let is_plain =
+                |part: &&Part| self.facts.is_regular(part) && !self.facts.has_blank_tail(part);
+            let run = rest.iter().take_while(is_plain).count();
+            let is_empty = rest[..run].iter().all(|part| self.facts.may_be_empty(part));
+            let taken = match run {
+                0 | 1 => {
+                    written.push(self.grammar(first, levels)?);
+                    1
+                }
+                run if is_empty => {
+                    for part in &rest[..run] {
+                        written.push(self.grammar(part, levels)?);
+                    }
+                    run
+                }
+                run => {
+                    let run_of_them = Part::All(rest[..run].to_vec());
+                    written.push(self.grammar(&run_of_them, levels)?);
+                    run
+                }
+            };
+            rest = &rest[taken..];
         }
-        Ok(written.join(" "))
+        Ok(if written.is_empty() { "\"\"".to_owned() } else { written.join(" ") })
+    }
+
+    /// A part letter by letter, so that the parser decides how many it takes.
+    fn letters(&mut self, part: &Part, levels: usize) -> Result<String> {
+        let levels = self.enter(levels)?;
+        let all = |writer: &mut Self, parts: &[Part]| {
+            parts.iter().map(|part| writer.letters(part, levels)).collect::<Result<Vec<_>>>()
+        };
+        Ok(match part {
+            Part::Text(text) if text.is_empty() => "\"\"".to_owned(),
+            Part::Text(text) => {
+                let letters: Vec<_> =
+                    text.chars().map(|c| format!("/{}/", literal(c).replace('/', "\\/"))).collect();
+                letters.join(" ")
+            }
+            Part::Any | Part::Class { .. } => format!("/{}/", self.regex(part, levels)?),
+            Part::Rule(_) => self.grammar(part, levels)?,
+            Part::All(parts) if parts.is_empty() => "\"\"".to_owned(),
+            Part::All(parts) => all(self, parts)?.join(" "),
+            Part::OneOf(parts) => format!("({})", all(self, parts)?.join(" | ")),
+            Part::Times(_, _, Some(0)) => "\"\"".to_owned(),
+            Part::Times(inner, least, most) => {
+                format!("({}){}", self.letters(inner, levels)?, times(*least, *most))
+            }
+        })
     }
 }
 

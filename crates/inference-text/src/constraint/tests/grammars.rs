@@ -73,7 +73,29 @@ fn a_grammar_in_gbnf_is_followed() {
         }
         assert!(ended > 10, "{family}: {ended}");
     }
-    let reason = refusal(&constraints(&tokenizer("qwen")), &Constraint::Lark("root ::= a".into()));
+    // What follows a run of blanks may need one of them.
+    let sums = r#"
+        root  ::= (expr "=" ws term "\n")+
+        expr  ::= term ([-+*/] term)*
+        term  ::= ident | num | "(" ws expr ")" ws
+        ident ::= [a-z] [a-z0-9_]* ws
+        num   ::= [0-9]+ ws
+        ws    ::= [ \t\n]*
+    "#;
+    let tokenizer = tokenizer("qwen");
+    let constraints = constraints(&tokenizer);
+    let constraint = Constraint::Lark(sums.to_owned());
+    for text in ["a=1\n", "a +b*( c1 -2) =3\n", "x\n\n=y \n\nz=1\n"] {
+        let mut matcher = constraints.matcher(&constraint).unwrap();
+        for id in tokenizer.encode(text, AddSpecial::Never).unwrap() {
+            let token = tokenizer.id_to_token(id);
+            assert!(matcher.mask().unwrap().allows(id), "{text:?}: {token:?}");
+            matcher.accept(id);
+        }
+        let eos = *tokenizer.eos_ids().iter().next().unwrap();
+        assert!(matcher.mask().unwrap().allows(eos), "{text:?}");
+    }
+    let reason = refusal(&constraints, &Constraint::Lark("root ::= a".into()));
     assert!(reason.contains("GBNF") && reason.contains("`a`"), "{reason}");
 }
 

@@ -233,6 +233,14 @@ fn a_budgets_mark_of_several_tokens_is_written_to_its_end() {
     let filler = ids("a")[0];
     let expected = [vec![filler; 2], ids(close), vec![filler]].concat();
     assert_eq!(said(&mut guide, filler, expected.len()), expected);
+    // A call, or an answer with a form, follows by itself and is not cut.
+    for other in ["commentary to=functions.f<|message|>", "final <|constrain|>json<|message|>"] {
+        let mut guide = begin(&constraints, &bound, &ids("<|start|>assistant"));
+        let text =
+            format!("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>{other}");
+        ids(&text).into_iter().for_each(|id| guide.accept(id));
+        assert_eq!(said(&mut guide, filler, 8), [filler; 8], "{other}");
+    }
     // Another channel is no reasoning.
     let mut guide = begin(&constraints, &bound, &ids("<|start|>assistant"));
     ids("<|channel|>final<|message|>").into_iter().for_each(|id| guide.accept(id));

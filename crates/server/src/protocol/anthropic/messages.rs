@@ -118,7 +118,7 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded) -> Result<Asks> {
     }
     let continue_final_message = last.is_some();
     let chat = ChatOptions { tools: definitions, continue_final_message, ..ChatOptions::default() };
-    let mut conversation = Conversation { messages, chat, tools, budget: None };
+    let mut conversation = Conversation { messages, chat, tools, ..Conversation::default() };
     let (mut options, mut names) = (GenerateOptions::default(), Names::new(NAMES));
     let Output { thoughts, constraint } =
         output(reader, &state.config.limits, loaded, &mut conversation)?;

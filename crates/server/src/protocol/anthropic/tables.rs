@@ -65,7 +65,7 @@ pub const CONVERSATION: &[Field] = &[
     nothing("user_profile_id", Kind::Text, "A name for the user."),
     hint("speed", &["\"standard\""], "there is one speed"),
     refused("mcp_servers", &["[]"], "the server connects to no other servers"),
-    hint(
+    refused(
         "context_management",
         &[
             "{\"edits\":[]}",

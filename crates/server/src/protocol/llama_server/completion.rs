@@ -12,9 +12,10 @@ use super::wire::LlamaWire;
 use crate::error::{ApiError, Result};
 use crate::fields::prompts::prompts;
 use crate::fields::reader::Reader;
+use crate::fields::told::take_hint;
 use crate::protocol::generate::{Asked, Started, generate};
 use crate::protocol::infill::{Shown, infill};
-use crate::protocol::openai::options::{most_tokens, sampling};
+use crate::protocol::openai::options::{Sampling, UsageEvent, most_tokens, sampling};
 use crate::protocol::openai::{foreign, tables as openai};
 use crate::protocol::request::{Checked, checked};
 use crate::run::reading::Reading;
@@ -84,7 +85,10 @@ pub async fn fill_in(Shared(state): Shared<Arc<State>>, request: Request) -> Res
 
 /// The generation that both ask for.
 fn asked(reader: &mut Reader, state: &State) -> Result<Asked> {
-    let mut asked = sampling(reader, &state.config.limits)?.asked;
+    let Sampling { mut asked, usage } = sampling(reader, &state.config.limits)?;
+    if usage != UsageEvent::Untold {
+        take_hint("stream_options", "the last piece tells the usage in any case")?;
+    }
     if asked.per_prompt != 1 {
         return Err(ApiError::unsupported("n", "there is one answer; see /v1/completions"));
     }

@@ -10,37 +10,43 @@ use serde_json::{Value as Json, json};
 
 use crate::error::Result;
 use crate::http::response::json_response;
+use crate::pool::loaded::Any;
+use crate::pool::models::Makes;
 use crate::run::state::State;
 
 /// The name of the server with its version.
 const BUILD: &str = concat!("ml-", env!("CARGO_PKG_VERSION"));
 
-/// Tells of the model and of what a request gets that asks for nothing else.
+/// Tells of the model, which a question does not load.
 ///
 /// # Errors
 /// The server ends, or has no one model for text.
 pub async fn props(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     state.pool.check_open()?;
-    let loaded = state.pool.text(None).await?;
-    let info = loaded.model.info();
-    let sees = loaded.model.capabilities().support(Feature::Images) == Support::Yes;
-    let special = |kind: &str| {
-        let token = info.special_tokens.iter().find(|token| token.role == kind);
-        token.map_or_else(String::new, |token| token.text.clone())
-    };
-    let object = json!({
-        "default_generation_settings": {"id": 0, "n_ctx": info.context_length, "is_processing": false,
-            "params": {}},
+    let index = state.pool.find(None, Makes::Text).await?;
+    let known = Arc::clone(state.pool.catalogue().known(index));
+    let report = state.pool.reports().into_iter().find(|report| report.known.name == known.name);
+    let mut object = json!({
         "total_slots": state.config.slots,
-        "model_alias": loaded.name(),
-        "model_path": loaded.name(),
-        "modalities": {"vision": sees, "audio": false},
-        "chat_template": "",
-        "bos_token": special("bos"),
-        "eos_token": special("eos"),
+        "model_alias": &*known.name,
+        "model_path": &*known.name,
         "build_info": BUILD,
-        "is_sleeping": false,
+        "is_sleeping": true,
     });
+    if let Some(Any::Text(loaded)) = report.and_then(|report| report.model) {
+        let info = loaded.model.info();
+        let sees = loaded.model.capabilities().support(Feature::Images) == Support::Yes;
+        let special = |role: &str| {
+            let token = info.special_tokens.iter().find(|token| token.role == role);
+            token.map_or_else(String::new, |token| token.text.clone())
+        };
+        object["is_sleeping"] = json!(false);
+        object["default_generation_settings"] =
+            json!({"id": 0, "n_ctx": info.context_length, "is_processing": false, "params": {}});
+        object["modalities"] = json!({"vision": sees, "audio": false});
+        object["bos_token"] = json!(special("bos"));
+        object["eos_token"] = json!(special("eos"));
+    }
     Ok(json_response(StatusCode::OK, &object))
 }
 

@@ -17,7 +17,7 @@ pub const BOTH: &[Field] = &[
     refused("t_max_predict_ms", &["0"], "leave the request to end an answer"),
     refused("image_data", &["[]"], "pictures belong to conversations"),
     hint("response_fields", &[], "all fields are told"),
-    hint("return_tokens", &["false"], "the tokens of an answer are told as text; see /tokenize"),
+    refused("return_tokens", &["false"], "answers are texts; see /tokenize"),
 ];
 
 /// `POST /completion`, beside [`BOTH`].

@@ -147,7 +147,12 @@ impl Ask {
     async fn load_or_unload(&mut self, state: &Arc<State>, text: &str) -> Result<&'static str> {
         for name in ["tools", "tool_choice", "images", "system", "raw", "think", "suffix"] {
             let is_text = ["system", "suffix"].contains(&name);
-            let asks_nothing = |value: &Json| *value == json!([]) || is_text && *value == json!("");
+            let is_switch = ["raw", "think"].contains(&name);
+            let asks_nothing = |value: &Json| {
+                *value == json!([])
+                    || is_text && *value == json!("")
+                    || is_switch && *value == json!(false)
+            };
             if self.reader.take(name).is_some_and(|value| !asks_nothing(&value)) {
                 return Err(ApiError::value(name, format!("says nothing without `{text}`")));
             }

@@ -48,7 +48,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         continue_final_message: last.is_some_and(is_open),
         ..ChatOptions::default()
     };
-    let mut conversation = Conversation { messages, chat, tools: tools.callable, budget: None };
+    let mut conversation =
+        Conversation { messages, chat, tools: tools.callable, ..Conversation::default() };
     conversation.think(think(&mut reader, loaded.effort)?, ("think", "think"), &loaded)?;
     let calls = Calls { choice: choice(&mut reader)?, most: usize::MAX, fields: TOOL_FIELDS };
     conversation.allow(&calls, &loaded, &mut asked.options, &mut asked.names)?;

@@ -84,6 +84,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
             let echo = if echo { text } else { String::new() };
             let answer = Answer { echo, place };
             let (count, prompt) = (ids.len(), Prompt::Ids(ids));
+            asked.check_context(count)?;
             for index in 0..asked.per_prompt {
                 let mut options = asked.options_of(index, loaded.model.as_ref(), count);
                 options.stop_token_ids.extend(&ends);

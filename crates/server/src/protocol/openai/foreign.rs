@@ -58,7 +58,7 @@ pub const GENERATING: &[Field] = &[
     refused("guided_whitespace_pattern", &[], "JSON has the white space that docs/server.md tells"),
     refused("structural_tag", &[], "use `tools`, or a `grammar`"),
     // Samplers.
-    refused("typical_p", &["1", "0"], DRAWS),
+    refused("typical_p", &["1"], DRAWS),
     refused("typical", &["1", "0"], DRAWS),
     refused("tfs_z", &["1"], DRAWS),
     refused("tfs", &["1"], DRAWS),
@@ -80,14 +80,14 @@ pub const GENERATING: &[Field] = &[
     hint("dry_penalty_last_n", &[], OF_DRAWS),
     hint("dry_sequence_breakers", &[], OF_DRAWS),
     refused("min_keep", &["0"], "filters keep one token at least, and no more by themselves"),
-    refused("samplers", &["[]"], "their order is fixed, as docs/server.md tells it"),
+    refused("samplers", &[], "their order is fixed, as docs/server.md tells it"),
     refused("guidance_scale", &["1"], "answers are computed once, without a negative prompt"),
     hint("negative_prompt", &[], OF_DRAWS),
     refused("num_beams", &["1"], "there is no beam search"),
     refused("use_beam_search", &["false"], "there is no beam search"),
     refused("length_penalty", &["1"], "there is no beam search"),
     refused("early_stopping", &["false"], "there is no beam search"),
-    refused("do_sample", &["true"], "take a `temperature` of 0"),
+    honoured("do_sample", Kind::Bool, "Extension: `false` is a `temperature` of 0."),
     refused("penalize_nl", &["true"], "penalties are those of all tokens"),
     refused("no_repeat_ngram_size", &["0"], "it is not there; take `repetition_penalty`"),
     refused("min_tokens", &["0"], "an answer may end where the model ends it; see `ignore_eos`"),
@@ -99,7 +99,7 @@ pub const GENERATING: &[Field] = &[
     refused("truncate_prompt_tokens", &["-1"], "a prompt that is too long is refused"),
     refused("ban_eos_token", &["false"], "use `ignore_eos`"),
     refused("add_bos_token", &["true"], "the model's tokenizer decides about it"),
-    refused("prompt_logprobs", &["0"], "use `echo` with `logprobs` at /v1/completions"),
+    refused("prompt_logprobs", &[], "use `echo` with `logprobs` at /v1/completions"),
     refused("return_tokens_as_token_ids", &["false"], "log probabilities tell tokens as texts"),
     refused("return_token_ids", &["false"], "answers are texts; see /tokenize"),
     refused("post_sampling_probs", &["false"], "log probabilities are those before filters"),
@@ -134,11 +134,15 @@ pub const GENERATING: &[Field] = &[
     hint("speculative.p_min", &[], "use `draft_tokens`"),
     hint("return_progress", &["false"], "the progress of a prompt is not told"),
     hint("timings_per_token", &["false"], "times are in `/metrics`"),
-    hint("parse_tool_calls", &["true"], "calls are read as the model's template writes them"),
+    refused("parse_tool_calls", &["true"], "calls are told as calls"),
     // Hints of routers, and labels.
     hint("provider", &[], ROUTED),
     hint("route", &[], ROUTED),
-    hint("usage", &[], "the usage is always told"),
+    honoured(
+        "usage",
+        Kind::Object(r#"{"type":"object","properties":{"include":{"type":["boolean","null"]}}}"#),
+        "Extension: `include`: a last chunk with the usage.",
+    ),
     hint("session_id", &[], LABEL),
     hint("request_id", &[], LABEL),
     hint("trace_id", &[], LABEL),
@@ -193,3 +197,62 @@ pub const CHAT: &[Field] = &[
     refused("enable_search", &["false"], "the server does not search the web"),
     refused("prompt_mode", &[], "put it into a message"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value as Json};
+
+    use super::{CHAT, GENERATING};
+    use crate::config::Limits;
+    use crate::fields::table::{Effect, Field, check};
+    use crate::fields::told::telling;
+    use crate::protocol::openai::tables::{self, COMPLETIONS, SAMPLING};
+
+    const ENDPOINTS: [(&[&[Field]], &str); 2] = [
+        (&[SAMPLING, tables::CHAT, GENERATING, CHAT], r#"{"messages": []}"#),
+        (&[SAMPLING, COMPLETIONS, GENERATING], r#"{"prompt": "a"}"#),
+    ];
+
+    #[test]
+    fn each_name_is_there_once_and_another_name_leads_to_a_field() {
+        for (tables, _) in ENDPOINTS {
+            let fields: Vec<_> = tables.iter().flat_map(|table| table.iter()).collect();
+            for field in &fields {
+                let same = fields.iter().filter(|other| other.name == field.name).count();
+                assert_eq!(same, 1, "{}", field.name);
+                if let Effect::Alias(of) = field.effect {
+                    assert!(fields.iter().any(|other| other.name == of), "{}", field.name);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn neutral_values_pass_untold_and_others_are_told_or_refused() {
+        for (tables, base) in ENDPOINTS {
+            let with = |name: &str, value: Json| -> Map<String, Json> {
+                let mut request: Map<_, _> = serde_json::from_str(base).unwrap();
+                request.insert(name.to_owned(), value);
+                request
+            };
+            let limits = Limits::default();
+            for field in tables.iter().flat_map(|table| table.iter()) {
+                let (Effect::Refused(neutral, _) | Effect::Hint(neutral, _)) = field.effect else {
+                    continue;
+                };
+                for text in neutral {
+                    let value: Json = serde_json::from_str(text).unwrap();
+                    let passes = async { check(tables, &limits, with(field.name, value)).is_ok() };
+                    assert_eq!(telling(false, passes).await, (true, Vec::new()), "{}", field.name);
+                }
+                let odd = || with(field.name, serde_json::json!([{"?": 1.5}]));
+                let passes = async { check(tables, &limits, odd()).is_ok() };
+                let (passed, told) = telling(false, passes).await;
+                assert_eq!(passed, matches!(field.effect, Effect::Hint(..)), "{}", field.name);
+                assert_eq!(told.len(), usize::from(passed), "{}", field.name);
+                let passes = async { check(tables, &limits, odd()).is_ok() };
+                assert!(!telling(true, passes).await.0, "{}", field.name);
+            }
+        }
+    }
+}

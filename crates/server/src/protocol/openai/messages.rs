@@ -105,11 +105,21 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
         return Err(ApiError::value(reader.path("tool_call_id"), "is missing"));
     }
     // Another name of it, which vLLM and OpenRouter have.
-    if let Some(text) = reader.text("reasoning")?
-        && !fields.iter().any(|(name, _)| name == "reasoning_content")
-    {
+    if let Some(text) = reader.text("reasoning")? {
         belongs(&reader, "reasoning", &role)?;
-        fields.push(("reasoning_content".to_owned(), Value::from(text)));
+        let text = Value::from(text);
+        match fields.iter().find(|(name, _)| name == "reasoning_content") {
+            Some((_, other)) if *other != text => {
+                let reason = "differs from `reasoning_content`, which is another name of it";
+                return Err(ApiError::value(reader.path("reasoning"), reason));
+            }
+            Some(_) => {}
+            None => fields.push(("reasoning_content".to_owned(), text)),
+        }
+    }
+    if !fields.iter().any(|(name, _)| name == "reasoning_content") && role == Role::Assistant {
+        let thoughts = thoughts(&mut reader);
+        fields.extend(thoughts.map(|text| ("reasoning_content".to_owned(), Value::from(text))));
     }
     let path = reader.path("tool_calls");
     if let Some(calls) = reader.list("tool_calls")?.filter(|calls| !calls.is_empty()) {
@@ -137,6 +147,17 @@ fn message(mut reader: Reader, pictures: &Pictures<'_>) -> Result<Message> {
     reader.hints(&HINTS, OF_CLIENTS)?;
     reader.finish()?;
     Ok(Message { role, content, fields })
+}
+
+/// The thoughts that OpenRouter's and LiteLLM's clients send back in a form of their own.
+fn thoughts(reader: &mut Reader) -> Option<String> {
+    let of = |list: Json, key: &str| -> String {
+        let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        items.iter().filter_map(|item| item.get(key).and_then(Json::as_str)).collect()
+    };
+    let details = reader.copy("reasoning_details");
+    let blocks = reader.copy("thinking_blocks");
+    [of(details, "text"), of(blocks, "thinking")].into_iter().find(|text| !text.is_empty())
 }
 
 /// Checks that messages of `role` have the field `name`; templates would pass over it elsewhere.
@@ -244,15 +265,17 @@ pub struct Tools {
     pub callable: Vec<Tool>,
 }
 
-/// A tool's definition without the fields that are null, which templates would write out. Schemas
-/// stay as they are.
-fn without_nulls(mut tool: Json) -> Json {
-    let keep = |fields: &mut Map<String, Json>| fields.retain(|_, value| !value.is_null());
+/// A tool's definition as templates write it out: without fields that are null, and without those
+/// that change nothing. Schemas stay as they are.
+fn told(mut tool: Json) -> Json {
+    let keep = |fields: &mut Map<String, Json>, names: &[&str]| {
+        fields.retain(|name, value| names.contains(&name.as_str()) && !value.is_null());
+    };
     if let Some(fields) = tool.as_object_mut() {
-        keep(fields);
+        keep(fields, &["type", "function"]);
     }
     if let Some(fields) = tool.get_mut("function").and_then(Json::as_object_mut) {
-        keep(fields);
+        keep(fields, &["name", "description", "parameters", "strict"]);
     }
     tool
 }
@@ -265,10 +288,7 @@ pub fn tools(items: Vec<Json>) -> Result<Tools> {
     check_tools("tools", items.len())?;
     let mut tools = Tools::default();
     for (index, item) in items.into_iter().enumerate() {
-        let mut definition = without_nulls(item.clone());
-        if let Some(fields) = definition.as_object_mut() {
-            fields.shift_remove("cache_control");
-        }
+        let definition = told(item.clone());
         let mut tool = Reader::new(format!("tools[{index}]"), item)?;
         let kind = tool.text("type")?;
         let kind = tool.need("type", kind)?;

@@ -71,6 +71,13 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         special_tokens: reader.bool("skip_special_tokens")? == Some(false),
         ..GenerateOptions::default()
     };
+    match reader.bool("do_sample")? {
+        Some(true) if options.temperature.is_none_or(|temperature| temperature == 0.0) => {
+            return Err(ApiError::value("do_sample", "needs a `temperature` above 0"));
+        }
+        Some(false) => options.temperature = Some(0.0),
+        _ => {}
+    }
     if options.stop_token_ids.len() > limits.stop {
         let reason = format!("has more than {} ids", limits.stop);
         return Err(ApiError::value("stop_token_ids", reason));
@@ -95,7 +102,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
 }
 
 /// Sets the window of the penalties as llama.cpp's field `repeat_last_n` has it: 0 turns them off,
-/// and below 0 it is the context. By itself it is the window of no penalty.
+/// and below 0 it is the context.
 ///
 /// # Errors
 /// Another field has set the window.
@@ -104,16 +111,19 @@ pub fn window_of_penalties(options: &mut GenerateOptions, window: i64) -> Result
         let reason = "is another name of `penalty_window`, which is there too";
         return Err(ApiError::value("repeat_last_n", reason));
     }
-    let penalties = [
-        &mut options.repetition_penalty,
-        &mut options.presence_penalty,
-        &mut options.frequency_penalty,
-    ];
     if window == 0 {
-        penalties.into_iter().for_each(|penalty| *penalty = None);
-    } else if penalties.iter().any(|penalty| penalty.is_some()) {
-        options.penalty_window = Some(usize::try_from(window).unwrap_or(usize::MAX));
+        // Whatever the model's own are.
+        options.repetition_penalty = Some(1.0);
+        options.presence_penalty = Some(0.0);
+        options.frequency_penalty = Some(0.0);
+        return Ok(());
     }
+    // By itself it is the window of the model's own penalties, which one that is off stands for.
+    let is_asked = options.repetition_penalty.is_some() || options.frequency_penalty.is_some();
+    if !is_asked {
+        options.presence_penalty.get_or_insert(0.0);
+    }
+    options.penalty_window = Some(usize::try_from(window).unwrap_or(usize::MAX));
     Ok(())
 }
 
@@ -171,7 +181,13 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
             _ => Err(expected(format!("logit_bias.{id}"), "a number from -100 to 100", &bias)),
         }
     };
-    entries.into_iter().map(entry).collect()
+    let mut biases = BTreeMap::new();
+    for (id, bias) in entries.into_iter().map(entry).collect::<Result<Vec<_>>>()? {
+        if biases.insert(id, bias).is_some() {
+            return Err(ApiError::value("logit_bias", format!("has the id {id} twice")));
+        }
+    }
+    Ok(biases)
 }
 
 /// A token's id and its bias, where they are a pair.
@@ -196,7 +212,15 @@ pub fn stop(reader: &mut Reader, limits: &Limits) -> Result<Vec<String>> {
 }
 
 fn usage_event(reader: &mut Reader, delivery: Delivery) -> Result<UsageEvent> {
-    let Some(options) = reader.object("stream_options")? else { return Ok(UsageEvent::Untold) };
+    // OpenRouter's form of it.
+    let mut asks = false;
+    if let Some(usage) = reader.take("usage") {
+        let mut usage = Reader::new("usage", usage)?;
+        asks = usage.bool("include")?.unwrap_or(false) && delivery == Delivery::Stream;
+        usage.finish()?;
+    }
+    let told = if asks { UsageEvent::Told } else { UsageEvent::Untold };
+    let Some(options) = reader.object("stream_options")? else { return Ok(told) };
     let mut options = Reader::new("stream_options", Json::Object(options))?;
     let include = options.bool("include_usage")?.unwrap_or(false);
     let continuous = options.bool("continuous_usage_stats")?.unwrap_or(false);
@@ -208,8 +232,13 @@ fn usage_event(reader: &mut Reader, delivery: Delivery) -> Result<UsageEvent> {
         return Ok(UsageEvent::Untold);
     }
     Ok(match (continuous, include) {
-        (true, _) => UsageEvent::Each,
+        (true, true) => UsageEvent::Each,
+        (true, false) => {
+            let path = "stream_options.continuous_usage_stats";
+            take_hint(path, "says nothing without `include_usage`")?;
+            told
+        }
         (false, true) => UsageEvent::Told,
-        (false, false) => UsageEvent::Untold,
+        (false, false) => told,
     })
 }

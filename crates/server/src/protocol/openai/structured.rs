@@ -2,6 +2,7 @@
 //! `response_format`.
 
 use inference_core::{Constraint, GenerateOptions};
+use inference_text::constraint::of_gbnf;
 use inference_text::json::to_value;
 use serde_json::{Value as Json, json};
 
@@ -92,7 +93,12 @@ fn held(
     }
     let Some(text) = reader.text(name)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     bounded(&path, text.len(), limits)?;
-    Ok(Some(if form == Form::Regex { Constraint::Regex(text) } else { Constraint::Lark(text) }))
+    if form == Form::Regex {
+        return Ok(Some(Constraint::Regex(text)));
+    }
+    // Here, since what a model's format adds around it is in Lark.
+    let read = of_gbnf(&text).map_err(|error| ApiError::from(error).about(path))?;
+    Ok(Some(read.unwrap_or(Constraint::Lark(text))))
 }
 
 /// The constraint of a schema, which may be written as a text.
@@ -121,18 +127,15 @@ fn one_of(path: &str, choices: &[String], limits: &Limits) -> Result<Constraint>
     if choices.is_empty() {
         return Err(ApiError::value(path, "is empty"));
     }
-    let mut regex = String::new();
-    for choice in choices {
-        if !regex.is_empty() {
-            regex.push('|');
-        }
-        for letter in choice.chars() {
-            if letter.is_ascii_punctuation() {
-                regex.push('\\');
-            }
-            regex.push(letter);
-        }
-    }
+    let escaped = |choice: &String| {
+        let letter = |letter: char| match letter {
+            '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$'
+            | '#' | '&' | '-' | '~' => format!("\\{letter}"),
+            letter => letter.to_string(),
+        };
+        choice.chars().map(letter).collect::<String>()
+    };
+    let regex = choices.iter().map(escaped).collect::<Vec<_>>().join("|");
     bounded(path, regex.len(), limits)?;
     Ok(Constraint::Regex(regex))
 }
@@ -177,7 +180,9 @@ mod tests {
         ] {
             assert_eq!(read(request.clone()), Ok(of_regex.clone()), "{request}");
         }
-        let of_grammar = Some(Constraint::Lark("root ::= \"a\"".to_owned()));
+        let odd = json!({"guided_choice": ["", "<b>", "a->b"]});
+        assert_eq!(read(odd), Ok(Some(Constraint::Regex(r"|<b>|a\->b".to_owned()))));
+        let of_grammar = Some(Constraint::Regex("(?:a)".to_owned()));
         assert_eq!(read(json!({"grammar": "root ::= \"a\""})), Ok(of_grammar.clone()));
         assert_eq!(
             read(json!({"guided_grammar": "root ::= \"a\"", "grammar": ""})),
@@ -193,6 +198,7 @@ mod tests {
             (json!({"guided_choice": []}), "guided_choice"),
             (json!({"guided_json": "{"}), "guided_json"),
             (json!({"json_schema": 1}), "json_schema"),
+            (json!({"grammar": "root ::= a"}), "grammar"),
             (json!({"structured_outputs": {"x": 1}}), "structured_outputs.x"),
             (
                 json!({"structured_outputs": {"disable_any_whitespace": true}}),

@@ -254,6 +254,7 @@ pub const COMPLETIONS: &[Field] = &[
         Kind::Text,
         "The text behind the answer, for models whose tokenizers have marks to fill in.",
     ),
+    refused("add_special_tokens", &["true"], "a text begins as the model's tokenizer has it"),
 ];
 
 /// The field `truncate`: the end at which long texts are cut, if they are.

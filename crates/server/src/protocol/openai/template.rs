@@ -31,7 +31,7 @@ pub fn conversation(
         continue_final_message: continues(reader, is_begun, &messages)?,
         add_generation_prompt: reader.bool("add_generation_prompt")?.unwrap_or(true),
     };
-    Ok(Conversation { messages, chat, tools: tools.callable, budget: None })
+    Ok(Conversation { messages, chat, tools: tools.callable, ..Conversation::default() })
 }
 
 /// Takes from a message what DeepSeek's, Mistral's and Moonshot's clients say there: whether it was
@@ -41,7 +41,11 @@ fn is_begun(message: &mut Json, place: usize) -> Result<Option<bool>> {
     for name in ["prefix", "partial"] {
         match message.as_object_mut().and_then(|fields| fields.shift_remove(name)) {
             None | Some(Json::Null) => {}
-            Some(Json::Bool(flag)) => asked = Some(flag),
+            Some(Json::Bool(flag)) if asked.is_none_or(|other| other == flag) => asked = Some(flag),
+            Some(Json::Bool(_)) => {
+                let reason = "contradicts the `prefix` beside it";
+                return Err(ApiError::value(format!("messages[{place}].{name}"), reason));
+            }
             Some(other) => {
                 return Err(expected(format!("messages[{place}].{name}"), "a boolean", &other));
             }
@@ -59,8 +63,14 @@ fn continues(reader: &mut Reader, is_begun: Option<bool>, messages: &[Message]) 
         let reason = "the last message is not the assistant's";
         return Err(ApiError::value("continue_final_message", reason));
     }
+    if let (Some(asked), Some(begun)) = (asked, is_begun)
+        && asked != begun
+    {
+        let reason = "contradicts what the last message says";
+        return Err(ApiError::value("continue_final_message", reason));
+    }
     let answers_anew = reader.copy("add_generation_prompt");
-    if asked == Some(true) && answers_anew == true {
+    if asked.or(is_begun) == Some(true) && answers_anew == true {
         let reason = "contradicts `add_generation_prompt`";
         return Err(ApiError::value("continue_final_message", reason));
     }

@@ -1,6 +1,6 @@
 //! The fields of the requests that OpenAI does not have.
 
-use crate::fields::table::{Field, Kind, UNBOUNDED, honoured, nothing, refused, required};
+use crate::fields::table::{Field, Kind, UNBOUNDED, alias, honoured, nothing, refused, required};
 use crate::protocol::openai::tables::{IDS, MESSAGES, MODEL, PROMPTS, TOOLS, TRUNCATE, VARIABLES};
 
 /// Fields that all requests share that may have a conversation.
@@ -42,6 +42,7 @@ pub const TOKENIZE: &[Field] = &[
         Kind::Bool,
         "Whether the text begins with the tokens that the model puts before each.",
     ),
+    alias("add_special_tokens", "add_special", Kind::Bool),
     honoured("return_token_strs", Kind::Bool, "Also tell the tokens as texts, as `token_strs`."),
     refused("parse_special", &["true"], "special tokens in a text are tokens"),
 ];

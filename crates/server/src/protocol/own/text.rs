@@ -29,7 +29,11 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
     let messages = reader.list("messages")?;
     let has_pieces = reader.bool("with_pieces")?.unwrap_or(false);
     let has_texts = reader.bool("return_token_strs")?.unwrap_or(false);
-    let with_beginning = reader.bool("add_special")?.unwrap_or(true);
+    let with_special = reader.bool("add_special")?;
+    if with_special == Some(true) && messages.is_some() {
+        let reason = "the chat template writes them, where it has any";
+        return Err(ApiError::unsupported("add_special", reason));
+    }
     let speller = Arc::clone(&loaded.model);
     let context = model.info().context_length;
     let ids = match (texts, messages) {
@@ -37,10 +41,16 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
             reader.finish()?;
             let work = move || {
                 let mut ids = model.encode(&text)?;
-                if !with_beginning {
-                    let beginning = model.encode("")?;
-                    let count = if ids.starts_with(&beginning) { beginning.len() } else { 0 };
-                    ids.drain(..count);
+                if with_special == Some(false) {
+                    let around = model.encode("")?;
+                    let same = |pair: &(&u32, &u32)| pair.0 == pair.1;
+                    let before = ids.iter().zip(&around).take_while(same).count();
+                    let rest = &around[before..];
+                    let behind = ids.len().saturating_sub(rest.len());
+                    if ids[before..].ends_with(rest) {
+                        ids.truncate(behind);
+                    }
+                    ids.drain(..before);
                 }
                 Ok(ids)
             };

@@ -167,7 +167,8 @@ fn read(reader: &mut Reader, state: &State, loaded: &Loaded, store: &Store) -> R
     let choice = choice(reader, &mut tools)?;
     let Tools { definitions, callable, known } = tools;
     let chat = ChatOptions { tools: definitions, ..ChatOptions::default() };
-    let mut conversation = Conversation { messages, chat, tools: callable, budget: None };
+    let mut conversation =
+        Conversation { messages, chat, tools: callable, ..Conversation::default() };
     let thoughts = reasoning(reader, loaded, &mut conversation)?;
     let (mut options, mut names) = (GenerateOptions::default(), Names::new(NAMES));
     if let Some(constraint) = text(reader, &state.config.limits)? {
