@@ -56,6 +56,8 @@ pub struct FakeModel {
     pub thinks: bool,
     /// Its template knows tools, and writes calls as Hermes does.
     pub calls: bool,
+    /// Texts of which each is one token, from [`FIRST_MARK`] on.
+    pub marks: &'static [&'static str],
     /// Its template takes roles in turns only, and none of `system`.
     pub strict: bool,
     /// Its template refuses instructions but at the beginning.
@@ -148,6 +150,7 @@ impl Default for FakeModel {
             system_first: false,
             drops_instructions: false,
             calls: false,
+            marks: &[],
             strict: false,
             reader: || Box::new(PlainReader),
             inspects: true,
@@ -199,6 +202,9 @@ fn show(message: &Message, text: &mut String, shown: &mut Vec<(usize, EncodedPic
         }
     }
 }
+
+/// The id of the first of [`FakeModel::marks`].
+pub const FIRST_MARK: u32 = 0x0010_0000;
 
 /// The id of the only special token.
 const SPECIAL_ID: u32 = 7;
@@ -255,7 +261,17 @@ impl TextModel for FakeModel {
         self.seen.most_encoding.fetch_max(now, Ordering::SeqCst);
         thread::sleep(self.encodes);
         self.seen.encoding.fetch_sub(1, Ordering::SeqCst);
-        Ok(text.chars().map(u32::from).collect())
+        let (mut ids, mut rest) = (Vec::new(), text);
+        while let Some(first) = rest.chars().next() {
+            let mark = self.marks.iter().position(|mark| rest.starts_with(mark));
+            let (id, length) = match mark {
+                Some(mark) => (FIRST_MARK + mark as u32, self.marks[mark].len()),
+                None => (u32::from(first), first.len_utf8()),
+            };
+            ids.push(id);
+            rest = &rest[length..];
+        }
+        Ok(ids)
     }
 
     fn decode(&self, ids: &[u32]) -> Result<String> {

@@ -143,6 +143,52 @@ fn a_grammar_in_gbnf_holds_beside_what_a_models_format_adds() {
 }
 
 #[test]
+fn reasoning_is_bounded_where_a_model_has_tokens_for_its_end() {
+    let marks = &["<think>", "</think>"];
+    let fake = || Fake { calls: true, thinks: true, ..Fake::default() };
+    let server = TestServer::with(Fake { marks, ..fake() }, |_| {});
+    let bound = |more: Json| {
+        let answer = server.chat(more.clone());
+        assert_eq!(ignored(&answer), [""; 0], "{more}");
+        let options = server.model.options.lock().unwrap().last().unwrap().clone();
+        options.reasoning_budget.map(|budget| (budget.marks.close, budget.tokens))
+    };
+    let close = |tokens| Some(("</think>".to_owned(), tokens));
+    assert_eq!(bound(json!({})), None);
+    assert_eq!(bound(json!({"reasoning_budget": -1})), None);
+    for (more, tokens) in [
+        (json!({"reasoning_budget": 0}), 0),
+        (json!({"thinking_budget": 7}), 7),
+        (json!({"thinking_token_budget": 7, "reasoning_budget": 5}), 5),
+        (json!({"reasoning": {"max_tokens": 9}}), 9),
+        (json!({"thinking": {"type": "enabled", "budget_tokens": 9}}), 9),
+    ] {
+        assert_eq!(bound(more.clone()), close(tokens), "{more}");
+    }
+    let asked = json!({"model": "fake", "max_tokens": 9,
+        "messages": [{"role": "user", "content": "hi"}],
+        "thinking": {"type": "enabled", "budget_tokens": 2048}});
+    assert_eq!(server.post("/v1/messages", &asked).status, 200);
+    let options = server.model.options.lock().unwrap().last().unwrap().clone();
+    assert_eq!(options.reasoning_budget.unwrap().tokens, 2048);
+
+    // It thinks whatever its template is told, and can be ended.
+    let stubborn = TestServer::with(Fake { marks, calls: true, ..Fake::default() }, |_| {});
+    for more in [json!({"reasoning_effort": "none"}), json!({"enable_thinking": false})] {
+        assert!(ignored(&stubborn.chat(more)).is_empty());
+        let options = stubborn.model.options.lock().unwrap().last().unwrap().clone();
+        assert_eq!(options.reasoning_budget.unwrap().tokens, 0);
+    }
+    // It has no tokens for that.
+    let without = TestServer::with(fake(), |_| {});
+    assert_eq!(ignored(&without.chat(json!({"reasoning_budget": 5}))), ["reasoning_budget"]);
+    let none = without.chat(json!({"reasoning_budget": 0}));
+    assert_eq!((none.status, none.error("param").as_str()), (400, "reasoning_budget"));
+    let plain = TestServer::start();
+    assert!(ignored(&plain.chat(json!({"reasoning_effort": "none"}))).is_empty());
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let server = server();
     let user = json!({"role": "user", "content": "hi"});

@@ -1,6 +1,7 @@
 //! The endpoints of llama.cpp's server.
 
-use fake_model::FakeModel as Fake;
+use fake_model::{FIRST_MARK, FakeModel as Fake};
+use inference_core::Prompt;
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
@@ -58,6 +59,56 @@ fn a_model_without_marks_fills_nothing_in() {
     }
     let none = server.post("/v1/completions", &json!({"prompt": "a", "suffix": ""}));
     assert_eq!(none.status, 200);
+}
+
+/// The prompt that a server's model got last, with a sign for each mark.
+fn filled(server: &TestServer) -> String {
+    let prompts = server.model.prompts.lock().unwrap();
+    let Some(Prompt::Ids(ids)) = prompts.last().cloned() else { panic!("ids") };
+    let letter = |id: &u32| match id.checked_sub(FIRST_MARK) {
+        Some(mark) => char::from(b'0' + mark as u8),
+        None => char::from_u32(*id).unwrap(),
+    };
+    ids.iter().map(letter).collect()
+}
+
+#[test]
+fn a_text_is_filled_in_between_two_others_in_the_models_order() {
+    let marked = |marks| TestServer::with(Fake { marks, ..Fake::default() }, |_| {});
+    let server = marked(&[
+        "<|fim_prefix|>",
+        "<|fim_suffix|>",
+        "<|fim_middle|>",
+        "<|file_sep|>",
+        "<|repo_name|>",
+        "<|endoftext|>",
+    ]);
+    let body = json!({"prompt": "a", "suffix": "b", "echo": true, "n": 2});
+    let answer = server.post("/v1/completions", &body);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(filled(&server), "0a1b2");
+    let choices = answer.json()["choices"].clone();
+    assert_eq!((&choices[0]["text"], &choices[1]["index"]), (&json!("aThe fox ran."), &json!(1)));
+    assert_eq!(answer.json()["usage"]["prompt_tokens"], 5, "marks and texts, once");
+    let ends = server.model.options.lock().unwrap().last().unwrap().stop_token_ids.clone();
+    assert_eq!(ends, [4, 3, 5].map(|mark| FIRST_MARK + mark));
+
+    let infill = json!({"input_prefix": "a", "prompt": "c", "input_suffix": "b",
+        "input_extra": [{"filename": "x.rs", "text": "y"}]});
+    let told = server.post("/infill", &infill);
+    assert_eq!((told.status, &told.json()["content"]), (200, &json!("The fox ran.")));
+    assert_eq!(filled(&server), "4repository\n3x.rs\ny\n30ac1b2");
+    let ollama = json!({"model": "fake", "prompt": "a", "suffix": "b", "stream": false});
+    assert_eq!(server.post("/api/generate", &ollama).status, 200);
+    assert_eq!(filled(&server), "0a1b2");
+    // Such a text would end the part that it is in.
+    let marked_text = json!({"prompt": "a<|fim_middle|>", "suffix": "b"});
+    let answer = server.post("/v1/completions", &marked_text);
+    assert_eq!((answer.status, answer.error("param").as_str()), (400, "suffix"));
+
+    let server = marked(&["[PREFIX]", "[SUFFIX]"]);
+    assert_eq!(server.post("/v1/completions", &json!({"prompt": "a", "suffix": "b"})).status, 200);
+    assert_eq!(filled(&server), "1b0a");
 }
 
 #[test]
