@@ -1,4 +1,4 @@
-//! What is known of each rule of a grammar.
+//! The facts of each rule of a grammar.
 
 use super::read::{Part, Rules};
 
