@@ -343,12 +343,13 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         [constrained.clone(), GenerateOptions { reasoning, ..constrained }],
         &|with, without| is_number(without) && !is_number(with),
     );
-    // Two tokens of reasoning, and then the first half of its closing mark.
+    // Two tokens of reasoning, none of which closes it, and then its closing mark.
+    let open = || GenerateOptions { logit_bias: [(opening, -50.0)].into(), ..likeliest() };
     check(
         "reasoning_budget",
         held,
         &opened,
-        [likeliest(), GenerateOptions { reasoning_budget, ..likeliest() }],
+        [open(), GenerateOptions { reasoning_budget, ..open() }],
         &|with, without| {
             with.ids()[..2] == without.ids()[..2] && with.ids()[2..4] == [opening, opening]
         },
