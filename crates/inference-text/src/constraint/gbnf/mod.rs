@@ -1,6 +1,6 @@
 //! Grammars in llama.cpp's GBNF, as the grammar library takes them.
 //!
-//! What is regular in a grammar becomes regular expressions, so that the library's lexer walks the
+//! Regular parts of a grammar become regular expressions, so that the library's lexer walks the
 //! vocabulary and not its parser. A grammar without recursion is one expression, and is followed
 //! exactly. In another one, each expression takes as much of a text as it can, but for blanks.
 
@@ -16,7 +16,7 @@ use super::error::invalid;
 /// The constraint that a grammar in GBNF means; `None` where `grammar` is in Lark.
 ///
 /// # Errors
-/// What is wrong in the grammar, with its line.
+/// The fault in the grammar, with its line.
 pub fn of_gbnf(grammar: &str) -> Result<Option<Constraint>> {
     if !begins_a_rule(grammar) {
         return Ok(None);

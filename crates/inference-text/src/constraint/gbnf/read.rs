@@ -41,7 +41,7 @@ type Result<T> = std::result::Result<T, String>;
 /// The rules that `grammar` tells.
 ///
 /// # Errors
-/// What is wrong, with its line.
+/// The fault, with its line.
 pub(super) fn rules(grammar: &str) -> Result<Rules> {
     let mut reader = Reader { rest: grammar, line: 1, names: BTreeMap::new(), rules: Vec::new() };
     reader.number("root");
