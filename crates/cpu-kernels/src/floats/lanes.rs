@@ -58,11 +58,15 @@ fn dots<V: Lanes, const M: usize>(
     let mut dots = [[V::zero(); W_TILE]; M];
     // One step at a time: with more of them in hand, sums would not fit in registers.
     for step in 0..count {
-        let x = x.map(|x| V::load(&x[step]));
+        // A loop: below the third level of optimisation, the closure of a `map` stays a call.
+        let mut of_x = [V::zero(); M];
+        for i in 0..M {
+            of_x[i] = V::load(&x[i][step]);
+        }
         for j in 0..W_TILE {
             let w = V::load(&w[j][step]);
             for i in 0..M {
-                dots[i][j] = x[i].mul_add(w, dots[i][j]);
+                dots[i][j] = of_x[i].mul_add(w, dots[i][j]);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::fixtures::{
 };
 
 /// Greedy tokens of each prompt.
-const TOKENS: usize = 48;
+const TOKENS: usize = 24;
 
 fn rounded() -> LoadOptions {
     LoadOptions { cpu_activations: Some(CpuActivations::Int8), ..LoadOptions::default() }
@@ -70,7 +70,7 @@ fn rounded_activations_stay_near_the_references() {
     eprintln!(
         "without experts {differ} of {all} tokens differ, logits by up to {worst:.3} of the largest"
     );
-    assert!(all > 2000 && differ * 7 <= all, "{differ} of {all}");
+    assert!(all > 1000 && differ * 7 <= all, "{differ} of {all}");
     assert!(worst <= 0.25, "{worst}");
 }
 
