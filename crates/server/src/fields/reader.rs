@@ -3,11 +3,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::json::{kind, whole};
-use super::told::{is_empty, take_hint, take_unknown};
+use super::told::{Unknown, is_empty, take_hint};
 use crate::error::{ApiError, Result};
-
-/// The most fields of one object that nobody took, however empty they are.
-const MOST_UNKNOWN: usize = 64;
 
 /// An object whose fields are taken out one by one; [`finish`](Reader::finish) refuses the rest.
 /// A field that is `null` counts as left out.
@@ -138,14 +135,9 @@ impl Reader {
     /// # Errors
     /// The first field that nobody took, by its path.
     pub fn finish(self) -> Result<()> {
-        let left = self.fields.iter().filter(|(_, value)| !value.is_null());
-        for (count, (name, value)) in left.enumerate() {
-            match count < MOST_UNKNOWN {
-                true => take_unknown(self.path(name), value)?,
-                false => return Err(ApiError::unknown_field(self.path(name))),
-            }
-        }
-        Ok(())
+        let mut unknown = Unknown::default();
+        let mut left = self.fields.iter();
+        left.try_for_each(|(name, value)| unknown.take(self.path(name), value))
     }
 
     /// Takes the fields `names`, which ask for nothing here because of `reason`.

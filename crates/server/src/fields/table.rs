@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::json::whole;
 use super::reader::{Reader, expected};
-use super::told::{self, take_hint, take_unknown};
+use super::told::{self, Unknown, take_hint};
 use crate::config::Limits;
 use crate::error::{ApiError, Result};
 
@@ -64,9 +64,6 @@ pub enum Effect {
     /// Refused, unless it has one of these values (as JSON), which ask for nothing.
     Refused(&'static [&'static str], &'static str),
 }
-
-/// The most fields of one object that no table has, however empty they are.
-const MOST_UNKNOWN: usize = 64;
 
 /// No bound by a limit of the server.
 pub const UNBOUNDED: fn(&Limits) -> i64 = |_| i64::MAX;
@@ -135,16 +132,10 @@ pub fn check_in(
 ) -> Result<Reader> {
     let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let fields = || tables.iter().flat_map(|table| table.iter());
-    let mut unknown = 0;
+    let mut unknown = Unknown::default();
     for (name, value) in &request {
         if !fields().any(|field| field.name == *name) {
-            unknown += 1;
-            if unknown > MOST_UNKNOWN {
-                return Err(ApiError::unknown_field(at(name)));
-            }
-            if !value.is_null() {
-                take_unknown(at(name), value)?;
-            }
+            unknown.take(at(name), value)?;
         }
     }
     request.retain(|name, value| !value.is_null() && fields().any(|field| field.name == *name));

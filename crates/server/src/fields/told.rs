@@ -9,6 +9,8 @@ use crate::error::{ApiError, Result};
 
 /// The most names that one answer tells.
 const MOST: usize = 32;
+/// The most fields of one object that no table knows, however empty they are.
+const MOST_UNKNOWN: usize = 64;
 /// The longest part of a name that is told, in bytes.
 const LONGEST: usize = 100;
 
@@ -63,19 +65,30 @@ pub fn take_hint(path: &str, reason: &str) -> Result<()> {
     }
 }
 
-/// Takes the field at `path`, which no table knows, where its `value` is an empty one: that asks
-/// for nothing, whatever the field means.
-///
-/// # Errors
-/// The value is not empty, or the server holds requests to the fields that it knows.
-pub fn take_unknown(path: String, value: &Json) -> Result<()> {
-    // `false` turns something off that may be on where it is known.
-    match is_empty(value) && *value != Json::Bool(false) && !is_strict() {
-        true => {
-            tell(&path);
-            Ok(())
+/// The fields of one object that no table knows.
+#[derive(Debug, Default)]
+pub struct Unknown {
+    count: usize,
+}
+
+impl Unknown {
+    /// Takes the field at `path` where its `value` is an empty one: that asks for nothing, whatever
+    /// the field means.
+    ///
+    /// # Errors
+    /// The value is not empty, the object has too many of them, or the server holds requests to the
+    /// fields that it knows.
+    pub fn take(&mut self, path: String, value: &Json) -> Result<()> {
+        self.count += 1;
+        // `false` turns something off that may be on where it is known.
+        let asks_nothing = is_empty(value) && *value != Json::Bool(false) && !is_strict();
+        if self.count > MOST_UNKNOWN || !(value.is_null() || asks_nothing) {
+            return Err(ApiError::unknown_field(path));
         }
-        false => Err(ApiError::unknown_field(path)),
+        if !value.is_null() {
+            tell(&path);
+        }
+        Ok(())
     }
 }
 
@@ -119,7 +132,7 @@ fn without_places(path: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{LONGEST, MOST, take_hint, take_unknown, tell, telling};
+    use super::{LONGEST, MOST, MOST_UNKNOWN, Unknown, take_hint, tell, telling};
 
     fn block_on<F: Future>(work: F) -> F::Output {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
@@ -141,7 +154,8 @@ mod tests {
     #[test]
     fn of_unknown_fields_empty_ones_are_taken() {
         let take = |is_strict, value| {
-            block_on(telling(is_strict, async { take_unknown("x".to_owned(), &value).is_ok() })).0
+            let take = async { Unknown::default().take("x".to_owned(), &value).is_ok() };
+            block_on(telling(is_strict, take)).0
         };
         for value in [json!(""), json!([]), json!({"a": null})] {
             assert!(take(false, value.clone()) && !take(true, value));
@@ -151,6 +165,11 @@ mod tests {
         {
             assert!(!take(false, value));
         }
+        assert!(take(false, json!(null)) && take(true, json!(null)));
+        let mut unknown = Unknown::default();
+        let mut take = || unknown.take("x".to_owned(), &json!(null));
+        assert!((0..MOST_UNKNOWN).all(|_| take().is_ok()));
+        assert!(take().is_err());
     }
 
     #[test]

@@ -69,6 +69,8 @@ const FILES: (&str, &str) = ("<|repo_name|>", "<|file_sep|>");
 pub struct Infill {
     /// The prompt.
     pub text: String,
+    /// Its ids.
+    pub ids: Vec<u32>,
     /// Tokens that end the answer, beside the model's own.
     pub ends: Vec<u32>,
 }
@@ -86,7 +88,7 @@ pub struct Shown {
 /// field `field` has the suffix.
 ///
 /// # Errors
-/// The tokenizer of `model` has no marks for it.
+/// The tokenizer of `model` has no marks for it, or cannot encode the texts.
 pub fn infill(
     model: &dyn TextModel,
     shown: &[Shown],
@@ -128,7 +130,8 @@ pub fn infill(
         Order::PrefixFirst => format!("{before}{prefix}{after}{suffix}{middle}"),
         Order::SuffixFirst => format!("{after}{suffix}{before}{prefix}{middle}"),
     });
-    Ok(Infill { text, ends: ENDS.iter().filter_map(|end| id(end)).collect() })
+    let ids = model.encode(&text)?;
+    Ok(Infill { text, ids, ends: ENDS.iter().filter_map(|end| id(end)).collect() })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::fields::prompts::prompts;
 use crate::fields::reader::Reader;
 use crate::fields::told::take_hint;
 use crate::protocol::generate::{Asked, Started, generate};
-use crate::protocol::infill::{Shown, infill};
+use crate::protocol::infill::{Infill, Shown, infill};
 use crate::protocol::openai::options::{Sampling, UsageEvent, most_tokens, sampling};
 use crate::protocol::openai::{foreign, tables as openai};
 use crate::protocol::request::{Checked, checked};
@@ -71,12 +71,11 @@ pub async fn fill_in(Shared(state): Shared<Arc<State>>, request: Request) -> Res
     let name = loaded.name().to_owned();
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         let model = loaded.model.as_ref();
-        let infill = infill(model, &shown, (&prefix, &suffix), "input_suffix")?;
-        let ids = model.encode(&infill.text)?;
+        let Infill { text, ids, ends } = infill(model, &shown, (&prefix, &suffix), "input_suffix")?;
         asked.check_context(ids.len())?;
         let mut options = asked.options_of(0, model, ids.len());
-        options.stop_token_ids.extend(infill.ends);
-        let wire = LlamaWire::new(name, infill.text, model.info().context_length, &options);
+        options.stop_token_ids.extend(ends);
+        let wire = LlamaWire::new(name, text, model.info().context_length, &options);
         let generation = model.generate(&Prompt::Ids(ids), &options)?;
         Ok(Started { generations: vec![(generation, Reading::of_text(None))], wire })
     })

@@ -51,16 +51,19 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         }
         reader.finish()?;
         return generate(&state, &loaded, asked, bytes, move |loaded, asked| {
-            let infill = match &suffix {
-                Some(suffix) => infill(loaded.model.as_ref(), &[], (&prompt, suffix), "suffix")?,
-                None => Infill { text: prompt, ends: Vec::new() },
+            let model = loaded.model.as_ref();
+            let (ids, ends) = match &suffix {
+                Some(suffix) => {
+                    let Infill { ids, ends, .. } = infill(model, &[], (&prompt, suffix), "suffix")?;
+                    (ids, ends)
+                }
+                None => (model.encode(&prompt)?, Vec::new()),
             };
-            let ids = loaded.model.encode(&infill.text)?;
             asked.check_context(ids.len())?;
-            let mut options = asked.options_of(0, loaded.model.as_ref(), ids.len());
-            options.stop_token_ids.extend(infill.ends);
+            let mut options = asked.options_of(0, model, ids.len());
+            options.stop_token_ids.extend(ends);
             let scores = options.logprobs.then(|| Arc::clone(&loaded.model));
-            let generation = loaded.model.generate(&Prompt::Ids(ids), &options)?;
+            let generation = model.generate(&Prompt::Ids(ids), &options)?;
             let generations = vec![(generation, Reading::of_text(scores))];
             Ok(Started { generations, wire: LineWire::new(head) })
         })

@@ -16,7 +16,7 @@ use crate::fields::bounds::check_repeated;
 use crate::fields::prompts::prompts;
 use crate::fields::reader::Reader;
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
-use crate::protocol::infill::infill;
+use crate::protocol::infill::{Infill, infill};
 use crate::protocol::request::{Checked, checked};
 use crate::run::reading::Reading;
 use crate::run::state::State;
@@ -76,9 +76,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
             let mut ends = Vec::new();
             if let Some(suffix) = &suffix {
                 let texts = (text.as_str(), suffix.as_str());
-                let infill = infill(loaded.model.as_ref(), &[], texts, "suffix")?;
-                ids = loaded.model.encode(&infill.text)?;
-                ends = infill.ends;
+                Infill { ids, ends, .. } = infill(loaded.model.as_ref(), &[], texts, "suffix")?;
             }
             let place = Place::behind(text.chars().count());
             let echo = if echo { text } else { String::new() };
