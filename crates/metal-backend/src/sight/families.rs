@@ -169,7 +169,7 @@ impl Family {
                 };
                 Ok((Family::new(Kind::Pixtral, marks, patch, merge, false), processor))
             }
-            kind => {
+            kind @ ("qwen3_vl" | "qwen3_vl_moe" | "qwen3_5" | "qwen3_5_moe") => {
                 // Qwen 3 VL has other ids than Qwen 3.5.
                 let [image, begin, end] = match kind.starts_with("qwen3_vl") {
                     true => [151_655, 151_652, 151_653],
@@ -198,6 +198,9 @@ impl Family {
                 };
                 Ok((Family::new(Kind::Qwen { frames }, marks, patch, merge, false), processor))
             }
+            other => Err(Error::model(format!(
+                "config.json: how `{other}` prepares pictures is not known here"
+            ))),
         }
     }
 
