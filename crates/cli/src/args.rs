@@ -20,7 +20,7 @@ mod setup;
 mod template;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -70,6 +70,9 @@ pub struct Cli {
     /// Print the versions of this program, mlx-c and MLX, and the device
     #[arg(short = 'V', long)]
     pub version: bool,
+    /// Fetch a model that is named and not here without a question
+    #[arg(short, long, global = true)]
+    pub yes: bool,
     /// The command; `None` beside `--version`.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -98,12 +101,32 @@ impl Cli {
     }
 }
 
+impl Cli {
+    /// Returns true when the command shows no progress.
+    pub fn is_quiet(&self) -> bool {
+        match &self.command {
+            Some(Command::Generate(args)) => args.quiet,
+            Some(Command::Chat(args)) => args.quiet,
+            Some(Command::Classify(args)) => args.quiet,
+            Some(Command::Inspect(args)) => args.quiet,
+            Some(Command::Image(args)) => args.quiet,
+            Some(Command::Embed(args)) => args.quiet,
+            Some(Command::Rerank(args)) => args.quiet,
+            Some(Command::Serve(args)) => args.quiet,
+            Some(Command::Bench(args)) => args.quiet,
+            Some(Command::Quantise(args)) => args.quiet,
+            _ => false,
+        }
+    }
+}
+
 /// The commands of `ml`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer or continue one prompt
     Generate(Box<GenerateArgs>),
     /// Talk with a model
+    #[command(visible_alias = "run")]
     Chat(Box<ChatArgs>),
     /// Choose between labels, or tell the next token, for many prompts at once
     Classify(Box<ClassifyArgs>),
@@ -250,9 +273,16 @@ is one turn, and the first error ends the program.
 
 Examples:
   ml chat
+  ml run qwen3-0.6b
+  ml run qwen3-0.6b 'Why is the sky blue?'
   ml chat --model ~/models/Qwen3-0.6B --system 'Answer in one sentence.' -t 0.7
   printf 'My name is Ada.\\nWhat is my name?\\n' | ml chat --quiet")]
 pub struct ChatArgs {
+    /// The model, in place of --model
+    #[arg(value_name = "MODEL", conflicts_with = "model")]
+    pub named: Option<PathBuf>,
+    /// Answer this and leave
+    pub prompt: Option<String>,
     /// Pictures.
     #[command(flatten)]
     pub images: PictureArgs,
@@ -292,6 +322,13 @@ pub struct ChatArgs {
     /// Options that are refused.
     #[command(flatten)]
     pub later: LaterArgs,
+}
+
+impl ChatArgs {
+    /// The model that is named, whichever way.
+    pub fn model(&self) -> Option<&Path> {
+        self.named.as_deref().or(self.load.model.as_deref())
+    }
 }
 
 /// `ml doctor`.

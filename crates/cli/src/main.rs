@@ -9,6 +9,7 @@ mod commands;
 mod cuda;
 mod demo;
 mod failure;
+mod fetching;
 mod files;
 mod interrupt;
 mod json;
@@ -53,6 +54,7 @@ fn run() -> Result<()> {
         Ok(cli) => {
             ranks::end_with_launcher();
             cuda::start(&cli);
+            fetching::start(cli.yes, cli.is_quiet());
             commands::run(cli)
         }
         Err(usage) if usage.use_stderr() => usage.exit(),

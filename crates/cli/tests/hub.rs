@@ -3,13 +3,18 @@
 // A helper of a test may panic as the test itself may.
 #![allow(clippy::unwrap_used)]
 
+mod shared;
+
 use std::fs;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fake_hub::{FakeHub, Fault};
 use tempfile::TempDir;
+
+use shared::terminal;
 
 const NAME: &str = "org/demo";
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
@@ -145,6 +150,55 @@ fn a_model_is_pulled_used_by_its_name_listed_and_removed() {
 }
 
 #[test]
+fn a_model_that_is_not_here_is_fetched_where_that_is_wanted() {
+    let place = Place::new();
+    let story = "Tell me a story about a fox";
+    let asked = ["run", NAME, story, "-t", "0", "-q", "-n", "8"];
+    let error = place.failed(&asked);
+    assert!(error.contains("`ml pull org/demo` or `--yes` fetches it"), "{error}");
+    let expected = place.done(&["run", DEMO, story, "-t", "0", "-q", "-n", "8"]);
+    let (code, answer, error) =
+        said(place.start(&[&asked[..], &["--yes"]].concat()).wait_with_output().unwrap());
+    assert_eq!((code, &*answer, &*error), (Some(0), &*expected, ""));
+    place.hub.forget();
+    assert_eq!(place.done(&asked), expected);
+    assert_eq!(place.hub.seen(), [], "nothing is asked");
+}
+
+/// The text at the terminal of a person who asks for a model that is not here, and says `answer`.
+fn asked_at_a_terminal(place: &Place, answer: &[u8]) -> (Option<i32>, String) {
+    let (mut person, side) = terminal();
+    let mut command = place.command(
+        env!("CARGO_BIN_EXE_ml"),
+        &["run", NAME, "Tell me a story about a fox", "-q", "-t", "0", "-n", "8"],
+    );
+    command.stdin(side.try_clone().unwrap()).stdout(side.try_clone().unwrap()).stderr(side);
+    let mut child = command.env("TERM", "dumb").spawn().unwrap();
+    drop(command);
+    person.write_all(answer).unwrap();
+    let mut seen = Vec::new();
+    // The read fails once nobody has the other side open.
+    let _ = person.read_to_end(&mut seen);
+    (child.wait().unwrap().code(), String::from_utf8(seen).unwrap())
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_before_a_model_is_fetched() {
+    let place = Place::new();
+    let (code, seen) = asked_at_a_terminal(&place, b"n\n");
+    assert_eq!(code, Some(1), "{seen}");
+    assert!(seen.contains("org/demo is not here: fetch ") && seen.contains("[Y/n]"), "{seen}");
+    assert!(seen.contains("there is no folder org/demo"), "{seen}");
+    assert_eq!(place.stored(), [], "nothing is fetched");
+    let (code, seen) = asked_at_a_terminal(&place, b"\n");
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(!place.stored().is_empty());
+    let (code, seen) = asked_at_a_terminal(&place, b"");
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(!seen.contains("[Y/n]"), "{seen}");
+}
+
+#[test]
 fn a_short_name_stands_for_a_well_known_model() {
     let place = Place::new();
     let models: serde_json::Value =
@@ -155,7 +209,7 @@ fn a_short_name_stands_for_a_well_known_model() {
     let error = place.failed(&["pull", "qwen3-0.6b"]);
     assert!(error.contains("error: mlx-community/Qwen3-0.6B-4bit: the hub has no such"), "{error}");
     let error = place.failed(&["info", "--model", "qwen3-0.6b"]);
-    assert!(error.contains("`ml pull qwen3-0.6b` fetches it"), "{error}");
+    assert!(error.contains("`ml pull qwen3-0.6b` or `--yes` fetches it"), "{error}");
 }
 
 #[test]

@@ -92,6 +92,23 @@ impl<'a> Pull<'a> {
         Ok(Pulled { commit: listing.commit, folder: snapshot, model, bytes })
     }
 
+    /// The files of `name` that [`run`](Self::run) would have in the cache. Nothing is written.
+    ///
+    /// # Errors
+    /// The hub's refusals, a list that cannot be used, and a disk without room for them.
+    pub fn plan(&self, name: &Name) -> Result<Vec<Planned>> {
+        let report = |_: Event<'_>| {};
+        let client = Client::new(self.settings, self.patience.clone());
+        let stop = AtomicBool::new(false);
+        let listing = list(&client, name, &stop, &report)?;
+        let repository = &Cache::new(&self.settings.cache).repository(name);
+        let commit = &listing.commit;
+        let fetch =
+            Fetch { client: &client, name, commit, repository, stop: &stop, report: &report };
+        let plan = plan(&fetch, &listing)?;
+        Ok(plan.files.iter().map(|file| planned(&fetch, file)).collect())
+    }
+
     /// Makes the folders and fetches what is planned.
     fn fetch(&self, fetch: &Fetch<'_>, snapshot: &Path, plan: &Plan) -> Result<()> {
         let repository = fetch.repository;

@@ -26,7 +26,7 @@ use crate::source::{Source, tell_notices};
 /// Bytes for earlier turns where nothing else is asked for.
 const PREFIX_CACHE: u64 = 256 << 20;
 
-/// Talks until the person leaves or the input ends.
+/// Talks until the person leaves or the input ends; answers a prompt that is given, and leaves.
 ///
 /// # Errors
 /// Bad options and models; from a pipe, also the first turn that fails.
@@ -38,8 +38,14 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let shown = args.images.read()?;
 
     let interrupt = Interrupt::install()?;
-    let reader = Reader::open(args.history.as_deref(), &interrupt)?;
-    let source = Source::choose(&args.load)?;
+    let reader = match &args.prompt {
+        Some(prompt) if prompt.trim().is_empty() => {
+            return Err(Failure::Usage("the prompt is empty".to_owned()));
+        }
+        Some(_) => Reader::Pipe(files::Lines::stdin()),
+        None => Reader::open(args.history.as_deref(), &interrupt)?,
+    };
+    let source = Source::of(args.model())?;
     let model = load_with_cache(&source, load, args)?;
     let tell = || {
         if !args.quiet {
@@ -58,7 +64,11 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let mut session = Session::new(model.as_ref(), chat, args.sampling.clone(), system);
     shown.into_iter().try_for_each(|picture| session.show(picture))?;
     let (timeout, hides_reasoning, quiet) = (args.timeout, args.hide_reasoning, args.quiet);
-    let ended = Repl { session, reader, interrupt, timeout, hides_reasoning, quiet }.run();
+    let mut repl = Repl { session, reader, interrupt, timeout, hides_reasoning, quiet };
+    let ended = match &args.prompt {
+        Some(prompt) => repl.ask(Question::New(prompt)),
+        None => repl.run(),
+    };
     // What was computed is written to disk, where that was asked for, and may fail.
     model.close();
     tell();

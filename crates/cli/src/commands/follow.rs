@@ -34,7 +34,7 @@ fn load(command: &Command) -> Result<Box<dyn TextModel>> {
         Command::Generate(args) => quietly(Source::choose(&args.load)?, args.load.options()?),
         Command::Classify(args) => quietly(Source::choose(&args.load)?, args.load.options()?),
         Command::Chat(args) => {
-            chat::load_with_cache(&Source::choose(&args.load)?, args.load.options()?, args)
+            chat::load_with_cache(&Source::of(args.model())?, args.load.options()?, args)
         }
         Command::Bench(args) => bench::load(args, &bench::options(args)?),
         Command::Serve(args) => {

@@ -1,15 +1,13 @@
 //! `ml pull`: a model by its name, into the hub's cache.
 
-mod progress;
-
 use hub::{Pull, Settings};
 
 use crate::args::PullArgs;
 use crate::failure::Result;
+use crate::fetching::fetch;
 use crate::interrupt::Interrupt;
 use crate::names;
 use crate::output::print_line;
-use progress::Progress;
 
 /// Fetches the model that `args` name, and prints its folder, or its file of GGUF.
 ///
@@ -21,14 +19,5 @@ pub fn run(args: &PullArgs) -> Result<()> {
     let name = names::parse(&args.model)?;
     let settings = Settings::from_env()?;
     let pull = Pull { connections: args.connections, ..Pull::new(&settings) };
-    let progress = (!args.quiet).then(|| Progress::new(name.to_string()));
-    let pulled = pull.run(&name, &|event| {
-        if let Some(progress) = &progress {
-            progress.tell(&event);
-        }
-    });
-    if let Some(progress) = &progress {
-        progress.finish(pulled.is_ok());
-    }
-    print_line(pulled?.model.display())
+    print_line(fetch(&pull, &name, args.quiet)?.model.display())
 }

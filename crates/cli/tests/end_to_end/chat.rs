@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::terminal::terminal;
+use crate::shared::terminal;
 use crate::{FOX, command, finish, ml_with_stdin, text};
 
 #[test]

@@ -27,6 +27,8 @@ mod ranks;
 mod serve;
 mod setup;
 mod several;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod signals;
 mod terminal;
 mod texts;

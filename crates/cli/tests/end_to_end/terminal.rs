@@ -6,24 +6,13 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
 use crate::channels::GptOss;
+use crate::shared::terminal;
 use crate::{command, finish, generated, text};
 
 /// Sets a title, with the 7-bit and the 8-bit beginning of such a sequence, and clears the screen.
 const HOSTILE: &str = r"\x1b\]0;owned\x07\x{9b}2J\x7f\x08\r\u{202e}é";
 const RAW: &str = "\x1b]0;owned\x07\u{9b}2J\x7f\x08\r\u{202e}é";
-
-/// Both sides of a new terminal: the one that a person sees, and the program's.
-pub fn terminal() -> (File, File) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let side = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    (File::from(terminal), side)
-}
 
 /// Returns the text on a terminal whose other side `command` has, with `input` on its stdin.
 fn shown(mut command: Command, mut terminal: File, input: &[u8]) -> String {
