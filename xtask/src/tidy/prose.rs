@@ -33,7 +33,7 @@ fn length(file: &File) -> Option<Violation> {
     let (path, most, remedy) = PAGES.iter().find(|(path, ..)| file.path == *path)?;
     let lines = file.text.lines().count();
     let message = format!("{lines} lines; this page may have {most}: {remedy}");
-    (lines > *most).then(|| Violation::new(*path, most + 1, message))
+    (lines > *most).then(|| Violation::new(path, most + 1, message))
 }
 
 fn long_sentences(file: &File) -> impl Iterator<Item = Violation> {
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn the_first_pages_are_short() {
         Tree::new()
-            .with("README.md", &"a.\n".repeat(151))
-            .expect(&[("README.md:151", "151 lines; this page may have 150")]);
+            .with("docs/benchmarks.md", &"a.\n".repeat(201))
+            .expect(&[("docs/benchmarks.md:201", "201 lines; this page may have 200")]);
         Tree::new().with("ARCHITECTURE.md", &"a.\n".repeat(150)).expect(&[]);
         Tree::new()
             .with("ARCHITECTURE.md", &"a.\n".repeat(151))
