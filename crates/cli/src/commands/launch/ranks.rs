@@ -133,6 +133,7 @@ pub fn run_on(file: &Path, args: &HostArgs, arguments: &[OsString]) -> Result<()
 }
 
 /// How a command that runs in ranks ends.
+#[derive(Default)]
 struct Manner {
     /// A server without one of its ranks stays, and says so to whoever asks.
     serves: bool,
@@ -160,11 +161,13 @@ impl Manner {
         }
         let words = [OsString::from("ml")].into_iter().chain(arguments.iter().cloned());
         // What cannot be read, the ranks say themselves.
-        let drains = match Cli::read(words).ok().and_then(|cli| cli.command) {
-            Some(Asked::Serve(args)) => args.limits.drain_timeout,
-            _ => Duration::ZERO,
-        };
-        Ok(Manner { serves: first == "serve", stays: first == "chat", drains })
+        Ok(match Cli::read(words).ok().and_then(|cli| cli.command) {
+            Some(Asked::Serve(args)) => {
+                Manner { serves: true, drains: args.limits.drain_timeout, ..Manner::default() }
+            }
+            Some(Asked::Chat(args)) => Manner { stays: args.prompt.is_none(), ..Manner::default() },
+            _ => Manner::default(),
+        })
     }
 }
 
