@@ -20,7 +20,7 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
                         -Cllvm-args=-sanitizer-coverage-trace-compares";
 /// An input that takes more seconds, or more MiB of memory, is a fault. An input has these bytes at
 /// most.
-const BOUNDS: [&str; 3] = ["-timeout=20", "-rss_limit_mb=2048", "-max_len=65536"];
+const BOUNDS: [&str; 3] = ["-timeout=40", "-rss_limit_mb=2048", "-max_len=65536"];
 /// Files of the repository that are inputs of a target beside those of `fuzz/seeds`: a folder, and
 /// the names that count; all of them where none is named.
 const FIXTURES: [(&str, &str, &[&str]); 2] = [
@@ -37,6 +37,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let fuzz = root().join("fuzz");
     let (seconds, targets) = parse(args, &names(&fuzz)?)?;
     let home = root().join("target/fuzz");
+    share_mlx(&home)?;
     let programs = build(&fuzz, &home)?;
     let runs = targets.into_iter().map(|name| {
         let (program, fuzz, home) = (programs.join(&name), fuzz.clone(), home.clone());
@@ -79,6 +80,17 @@ fn names(fuzz: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Lets the build below `home` take the MLX that the workspace's has made.
+fn share_mlx(home: &Path) -> Result<()> {
+    let (own, shared) = (home.join("mlx"), root().join("target/mlx"));
+    if !shared.is_dir() || fs::symlink_metadata(&own).is_ok() {
+        return Ok(());
+    }
+    fs::create_dir_all(home)?;
+    std::os::unix::fs::symlink(&shared, &own)
+        .with_context(|| format!("cannot link {} to {}", own.display(), shared.display()))
 }
 
 /// Compiles the targets for coverage; the folder of their programs.

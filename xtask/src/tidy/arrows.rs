@@ -54,8 +54,15 @@ const ARROWS: &[Arrows] = &[
     },
     Arrows {
         name: "fuzz",
-        uses: &["fake-model", "inference-core", "inference-server", "inference-text", "pictures"],
-        build: &[],
+        uses: &[
+            "fake-model",
+            "inference-core",
+            "inference-server",
+            "inference-text",
+            "metal-backend",
+            "pictures",
+        ],
+        build: &["mlx-build"],
     },
     Arrows { name: "xtask", uses: &["mlx-build"], build: &[] },
     Arrows { name: "echo-backend", uses: &["inference-core"], build: &[] },
