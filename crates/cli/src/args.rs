@@ -99,9 +99,7 @@ impl Cli {
         };
         backend != Some("cpu")
     }
-}
 
-impl Cli {
     /// Returns true when the command shows no progress.
     pub fn is_quiet(&self) -> bool {
         match &self.command {

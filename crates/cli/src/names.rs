@@ -20,12 +20,11 @@ const OTHER_LETTERS: usize = 3;
 /// # Errors
 /// A text that is none.
 pub fn parse(text: &str) -> Result<Name> {
-    let short = text.to_lowercase().replace(':', "-");
-    let known = KNOWN.iter().find(|known| known.alias == short);
+    let known = KNOWN.iter().find(|known| known.alias == short(text));
     let path = ADDRESSES.iter().find_map(|address| text.strip_prefix(address)).unwrap_or(text);
     let name = known.map_or(path, |known| known.repository).parse();
     name.map_err(|error: Error| {
-        let nearest = nearest(&short);
+        let nearest = nearest(text);
         let hint = match nearest.is_empty() {
             true => "`ml models` lists short names".to_owned(),
             false => format!("is it {}? `ml models` lists all", nearest.join(", ")),
@@ -34,9 +33,15 @@ pub fn parse(text: &str) -> Result<Name> {
     })
 }
 
-/// The short names that are most like `short`, the nearest first.
-fn nearest(short: &str) -> Vec<&'static str> {
-    let distance = |alias: &str| strsim::damerau_levenshtein(short, alias);
+/// `text` as short names are written.
+fn short(text: &str) -> String {
+    text.to_lowercase().replace(':', "-")
+}
+
+/// The short names that are most like `text`, the nearest first.
+fn nearest(text: &str) -> Vec<&'static str> {
+    let short = short(text);
+    let distance = |alias: &str| strsim::damerau_levenshtein(&short, alias);
     let mut near: Vec<_> = KNOWN.iter().map(|known| (distance(known.alias), known.alias)).collect();
     near.retain(|(distance, _)| *distance <= OTHER_LETTERS);
     near.sort_unstable();
@@ -114,8 +119,10 @@ mod tests {
 
     #[test]
     fn what_is_nearly_a_short_name_is_told_the_nearest() {
-        let error = pulled(Path::new("qwen3-0.7b")).unwrap_err().to_string();
-        assert!(error.contains("is it qwen3-0.6b"), "{error}");
+        for text in ["qwen3-0.7b", "Qwen3:0.7B"] {
+            let error = pulled(Path::new(text)).unwrap_err().to_string();
+            assert!(error.contains("is it qwen3-0.6b"), "{error}");
+        }
         // Anything else may be a folder that is missing.
         assert_eq!(pulled(Path::new("my-own-finetune-of-something")).unwrap(), None);
         assert_eq!(pulled(Path::new("/no/such/folder")).unwrap(), None);
