@@ -66,6 +66,7 @@ def tokenizers():
     put("tokenizers", "deep.json", '{"added_tokens":' + deep + "}")
     loop = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"
     put("tokenizers", "template.json", json.dumps({"chat_template": loop, "bos_token": {"content": "a"}}))
+    put("tokenizers", "half_a_tag.json", json.dumps({"chat_template": "{% generation %}{%}{% endgeneration %}%}"}))
 
 
 def requests():

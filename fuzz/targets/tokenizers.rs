@@ -3,11 +3,9 @@
 #![no_main]
 
 use std::borrow::Cow;
-use std::panic;
 use std::path::{Path, PathBuf};
-use std::process;
 
-use inference_text::{AddSpecial, ChatFormat, Files, ReadError, SkipSpecial, Tokenizer, panics};
+use inference_text::{AddSpecial, ChatFormat, Files, ReadError, SkipSpecial, Tokenizer};
 use libfuzzer_sys::fuzz_target;
 
 /// A tokenizer that goes with a `tokenizer_config.json`.
@@ -45,18 +43,7 @@ impl Files for InMemory<'_> {
     }
 }
 
-/// Ends the process at each panic but those of the tokenizer library that become errors.
-fn end_at_a_panic() {
-    let print = panic::take_hook();
-    panic::set_hook(Box::new(move |what| {
-        if !panics::is_caught() {
-            print(what);
-            process::abort();
-        }
-    }));
-}
-
-fuzz_target!(init: end_at_a_panic(), |bytes: &[u8]| {
+fuzz_target!(init: fuzz::end_at_a_panic(), |bytes: &[u8]| {
     for files in [
         InMemory { tokenizer: bytes, config: None },
         InMemory { tokenizer: WHOLE, config: Some(bytes) },

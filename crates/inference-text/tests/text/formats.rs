@@ -91,7 +91,7 @@ fn gemma_4_has_turns_of_its_own() {
 
 #[test]
 fn a_template_that_cannot_be_read_is_an_error_of_chats_alone() {
-    for broken in ["{% if %}", "a\n{{ b", "{% endfor %}"] {
+    for broken in ["{% if %}", "a\n{{ b", "{% endfor %}", "{%}", "{%}a{% generation %}", "{%"] {
         let dir = without_template("qwen", &[]);
         std::fs::write(dir.path().join("chat_template.jinja"), broken).unwrap();
         let format = format(&dir, "qwen3");

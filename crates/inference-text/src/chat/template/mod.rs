@@ -207,11 +207,11 @@ fn without_generation_tags(source: &str) -> String {
     while let Some(at) = rest.find("{%") {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
-        let Some(end) = tag.find("%}") else {
+        // Behind the opening: `{%}` does not close itself.
+        let Some((inner, behind)) = tag[2..].split_once("%}") else {
             rest = tag;
             break;
         };
-        let inner = &tag[2..end];
         let name = inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
         match name {
             "generation" | "endgeneration" => {
@@ -219,7 +219,7 @@ fn without_generation_tags(source: &str) -> String {
                 out.push_str("{%");
                 out.push_str(&inner.replacen(name, statement, 1));
                 out.push_str("%}");
-                rest = &tag[end + 2..];
+                rest = behind;
             }
             _ => {
                 // Only the opening is passed over: a string may hold "%}".
