@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{
     EmbeddingLoadOptions, EmbeddingModel, Error, ImageLoadOptions, ImageModel, LoadOptions, Result,
-    TextModel,
+    TextModel, TranscriptionLoadOptions, TranscriptionModel,
 };
 
 /// The hardware that a backend computes on. Without a requested backend, the registry tries them in
@@ -84,6 +84,24 @@ pub trait Backend: Send + Sync {
         Err(Error::Unsupported {
             what: "embedding models".into(),
             reason: format!("the backend `{}` embeds no texts", self.name()),
+        })
+    }
+
+    /// Loads the model in the folder at `path`, which transcribes speech. Calls
+    /// [`TranscriptionLoadOptions::validate`] first, and refuses by name what it does not honour.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model). A backend that hears nothing refuses `transcription
+    /// models`.
+    fn load_transcription_model(
+        &self,
+        path: &Path,
+        options: &TranscriptionLoadOptions,
+    ) -> Result<Box<dyn TranscriptionModel>> {
+        let _ = (path, options);
+        Err(Error::Unsupported {
+            what: "transcription models".into(),
+            reason: format!("the backend `{}` transcribes no speech", self.name()),
         })
     }
 }

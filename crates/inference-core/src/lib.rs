@@ -1,6 +1,6 @@
-//! The contract between programs that want text, pictures or vectors from a model and the backends
-//! that produce them: [`Backend`], [`TextModel`], [`ImageModel`], [`EmbeddingModel`], options,
-//! messages, metrics and errors.
+//! The contract between programs that want text, pictures or vectors from a model, or the words of
+//! speech, and the backends that produce them: [`Backend`], [`TextModel`], [`ImageModel`],
+//! [`EmbeddingModel`], [`TranscriptionModel`], options, messages, metrics and errors.
 //!
 //! The crate has no dependencies, starts no threads and touches no file but to list folders
 //! ([`discover`]), so a program or a backend can be written, compiled and tested against it on a
@@ -52,6 +52,9 @@ mod prompt;
 mod ranks;
 mod registry;
 mod results;
+mod transcription;
+mod transcription_model;
+mod transcription_request;
 mod utf8;
 mod value;
 
@@ -91,8 +94,16 @@ pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
 pub use ranks::{RankSplit, Ranks};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_embedding_model,
-    load_image_model, load_model, register,
+    load_image_model, load_model, load_transcription_model, register,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
+pub use transcription::{
+    SpeechSegment, SpokenWord, Transcript, Transcription, TranscriptionEvent, TranscriptionMetrics,
+    TranscriptionSender, WindowFacts,
+};
+pub use transcription_model::{TranscriptionModel, TranscriptionModelInfo};
+pub use transcription_request::{
+    Fallback, Samples, SpeechTask, Timestamps, TranscribeOptions, TranscriptionLoadOptions,
+};
 pub use utf8::{NotUtf8, utf8_text};
 pub use value::Value;

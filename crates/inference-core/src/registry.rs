@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{
     Backend, EmbeddingLoadOptions, EmbeddingModel, Error, ImageLoadOptions, ImageModel,
-    LoadOptions, Result, TextModel,
+    LoadOptions, Result, TextModel, TranscriptionLoadOptions, TranscriptionModel,
 };
 
 /// Backends by name. Programs use the [`global`] one; tests make their own.
@@ -109,6 +109,20 @@ impl Registry {
         self.chosen(options.backend.as_deref())?.load_embedding_model(path, options)
     }
 
+    /// Loads the model at `path`, which transcribes speech, with the backend that
+    /// `options.backend` names, else with the default one.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model).
+    pub fn load_transcription_model(
+        &self,
+        path: &Path,
+        options: &TranscriptionLoadOptions,
+    ) -> Result<Box<dyn TranscriptionModel>> {
+        options.validate()?;
+        self.chosen(options.backend.as_deref())?.load_transcription_model(path, options)
+    }
+
     /// The backend of that name, else the default one; it is available.
     fn chosen(&self, name: Option<&str>) -> Result<Arc<dyn Backend>> {
         let Some(name) = name else { return self.default_backend() };
@@ -192,4 +206,15 @@ pub fn load_embedding_model(
     options: &EmbeddingLoadOptions,
 ) -> Result<Box<dyn EmbeddingModel>> {
     GLOBAL.load_embedding_model(path, options)
+}
+
+/// [`Registry::load_transcription_model`] on the [`global`] registry.
+///
+/// # Errors
+/// Those of [`Registry::load_transcription_model`].
+pub fn load_transcription_model(
+    path: &Path,
+    options: &TranscriptionLoadOptions,
+) -> Result<Box<dyn TranscriptionModel>> {
+    GLOBAL.load_transcription_model(path, options)
 }

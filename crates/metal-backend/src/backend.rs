@@ -6,7 +6,8 @@ use std::sync::Arc;
 use inference_core::{
     Backend, CancelToken, Capabilities, EmbeddingLoadOptions, EmbeddingModel, EmbeddingModelInfo,
     Error, ImageLoadOptions, ImageModel, ImageModelInfo, LoadOptions, ModelInfo, Preference,
-    Result, TextModel, register as add,
+    Result, TextModel, TranscriptionLoadOptions, TranscriptionModel, TranscriptionModelInfo,
+    register as add,
 };
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
@@ -21,6 +22,7 @@ use crate::images::MlxImageModel;
 use crate::kernels::{Kernels, Settings};
 use crate::load::EngineOptions;
 use crate::model::MlxModel;
+use crate::speech::MlxTranscriptionModel;
 use crate::{load, models};
 
 /// Files that lie in the program, as (name, bytes).
@@ -103,6 +105,17 @@ impl Backend for MlxBackend {
         options.validate()?;
         let kernels = kernels(self.device)?;
         Ok(Box::new(MlxEmbeddingModel::load(path, options, self.device, kernels)?))
+    }
+
+    fn load_transcription_model(
+        &self,
+        path: &Path,
+        options: &TranscriptionLoadOptions,
+    ) -> Result<Box<dyn TranscriptionModel>> {
+        self.check_name(options.backend.as_deref())?;
+        options.validate()?;
+        let kernels = kernels(self.device)?;
+        Ok(Box::new(MlxTranscriptionModel::load(path, options, self.device, kernels)?))
     }
 }
 
@@ -262,6 +275,29 @@ pub fn describe_embedding_model(
     options.validate()?;
     let device = device(options.backend.as_deref())?;
     MlxEmbeddingModel::describe(path, options, device, kernels(device)?)
+}
+
+/// Returns true when the folder at `path` holds a model that transcribes speech, by the
+/// architecture in its `config.json`.
+pub fn is_transcription_model(path: &Path) -> bool {
+    let files = ModelFiles::Folder(path.to_owned());
+    let text = files.text("config.json").ok().flatten().unwrap_or_default();
+    let config = Config::parse("config.json", &text).ok();
+    let name = config.as_ref().and_then(|config| config.opt_text("model_type").ok().flatten());
+    name == Some("whisper")
+}
+
+/// Describes the model in a folder, which transcribes speech, without reading weights.
+///
+/// # Errors
+/// As [`Backend::load_transcription_model`].
+pub fn describe_transcription_model(
+    path: &Path,
+    options: &TranscriptionLoadOptions,
+) -> Result<TranscriptionModelInfo> {
+    options.validate()?;
+    let device = device(options.backend.as_deref())?;
+    MlxTranscriptionModel::describe(path, options, device, kernels(device)?)
 }
 
 /// [`describe`] for a model that lies in the program itself.

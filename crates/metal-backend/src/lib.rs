@@ -42,11 +42,13 @@ mod sampling;
 mod shape;
 mod sight;
 mod special_tokens;
+mod speech;
 mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
-    describe_embedding_model, describe_image_model, describe_random, give_back, is_embedding_model,
-    load_embedded, load_random, quantise, register, system,
+    describe_embedding_model, describe_image_model, describe_random, describe_transcription_model,
+    give_back, is_embedding_model, is_transcription_model, load_embedded, load_random, quantise,
+    register, system,
 };
 pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};

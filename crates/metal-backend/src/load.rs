@@ -51,6 +51,12 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
         return Err(load_error(&files.path("modules.json"), reason));
     }
     let config = Config::parse("config.json", &text);
+    if let Ok(config) = &config
+        && config.opt_text("model_type").ok().flatten() == Some("whisper")
+    {
+        let reason = "is of a model that transcribes speech: use `ml transcribe` or `ml serve --transcription-model`";
+        return Err(load_error(&files.path("config.json"), reason));
+    }
     config
         .and_then(|config| models::model_type(&config).map(|_| config))
         .map_err(|error| error.at(&files.folder()))

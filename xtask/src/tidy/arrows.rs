@@ -16,12 +16,13 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "inference-core", uses: &[], build: &[] },
     Arrows { name: "inference-text", uses: &["inference-core"], build: &[] },
     Arrows { name: "pictures", uses: &[], build: &[] },
+    Arrows { name: "sound", uses: &[], build: &[] },
     Arrows { name: "mlx-build", uses: &[], build: &[] },
     Arrows { name: "cpu-kernels", uses: &[], build: &[] },
     Arrows { name: "mlx-ffi", uses: &["cpu-kernels"], build: &["mlx-build"] },
     Arrows {
         name: "metal-backend",
-        uses: &["inference-core", "inference-text", "mlx-ffi", "pictures"],
+        uses: &["inference-core", "inference-text", "mlx-ffi", "pictures", "sound"],
         // Here and below: for the search path of the shared libraries, which each crate with
         // executables, tests among them, sets for itself.
         build: &["mlx-build"],
@@ -31,7 +32,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { name: "load-generator", uses: &[], build: &[] },
     Arrows {
         name: "inference-server",
-        uses: &["inference-core", "inference-text", "pictures"],
+        uses: &["inference-core", "inference-text", "pictures", "sound"],
         build: &[],
     },
     Arrows {
@@ -43,6 +44,7 @@ const ARROWS: &[Arrows] = &[
             "load-generator",
             "metal-backend",
             "pictures",
+            "sound",
             "inference-server",
         ],
         build: &["mlx-build"],

@@ -42,7 +42,7 @@ const HOUSES: &[House] = &[House {
         &["models"],
         &["load"],
         &["engine"],
-        &["convert", "embeddings", "images", "model"],
+        &["convert", "embeddings", "images", "model", "speech"],
         &["backend"],
         &["parts"],
     ],

@@ -26,6 +26,11 @@ impl Linear {
         Linear { lora, ..self }
     }
 
+    /// The layer with another bias, `[out]`.
+    pub fn with_bias(self, bias: Array) -> Self {
+        Linear { bias: Some(bias), ..self }
+    }
+
     /// The layer where it is a part of one that ranks compute together. A bias is that of all of
     /// it.
     pub fn together(self, together: Together) -> Self {

@@ -39,7 +39,7 @@ impl Weights {
     }
 
     /// Returns true when tensors below this cursor are empty placeholders.
-    pub(super) fn describes(&self) -> bool {
+    pub fn describes(&self) -> bool {
         self.shared.only_describe || !self.has_part(self.part)
     }
 }
