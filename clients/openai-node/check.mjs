@@ -1,7 +1,7 @@
 // OpenAI's package for Node against a server: check.mjs URL KEYED_URL KEY.
 
 import assert from "node:assert/strict";
-import OpenAI from "openai";
+import OpenAI, { toFile } from "openai";
 
 const [url, keyedUrl, key] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0 });
@@ -161,4 +161,25 @@ assert.ok(Math.abs(short.reduce((sum, value) => sum + value * value, 0) - 1) < 1
 await fails(embed({ dimensions: 33 }), OpenAI.BadRequestError, "dimensions");
 await fails(embed({ frobnicate: 1 }), OpenAI.BadRequestError, "frobnicate");
 await fails(embed({ model: "qwen3_reranker" }), OpenAI.NotFoundError, "model");
+// On the same server, with a tiny model that transcribes: its text means nothing, and each way must give the same.
+const samples = Int16Array.from({ length: 24000 }, (_, i) => 10000 * Math.sin(i * i * 2e-5));
+const head = Buffer.alloc(44);
+head.write("RIFF"), head.writeUInt32LE(36 + 48000, 4), head.write("WAVEfmt ", 8), head.writeUInt32LE(16, 16);
+head.writeUInt16LE(1, 20), head.writeUInt16LE(1, 22), head.writeUInt32LE(16000, 24), head.writeUInt32LE(32000, 28);
+head.writeUInt16LE(2, 32), head.writeUInt16LE(16, 34), head.write("data", 36), head.writeUInt32LE(48000, 40);
+const wav = Buffer.concat([head, Buffer.from(samples.buffer)]);
+const transcribe = async (more = {}, bytes = wav) => embedding.audio.transcriptions.create({
+  model: "multilingual", language: "de", file: await toFile(bytes, "tone.wav"), ...more,
+});
+const text = (await transcribe()).text;
+assert.ok(text.length > 0);
+const segments = (await transcribe({ response_format: "verbose_json" })).segments;
+assert.ok(segments.length > 0 && segments.every((segment) => segment.start <= segment.end));
+let said = "";
+for await (const event of await transcribe({ stream: true })) {
+  said = event.type === "transcript.text.delta" ? said + event.delta : said;
+  if (event.type === "transcript.text.done") assert.equal(event.text, text);
+}
+assert.equal(said.trim(), text);
+await fails(transcribe({}, Buffer.from("no sound")), OpenAI.BadRequestError, "file");
 console.log("openai for Node: passed");

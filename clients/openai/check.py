@@ -1,15 +1,19 @@
 """openai's package for Python, versions 2 and 3, against a server: check.py URL KEYED_URL KEY."""
 
 import base64
+import io
 import json
+import math
 import os
 import pathlib
 import struct
 import sys
+import wave
 
 import openai
 from openai import OpenAI
 from openai.types import completion_create_params, embedding_create_params, image_edit_params, image_generate_params
+from openai.types.audio import transcription_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
@@ -410,6 +414,50 @@ def check_embeddings():
     base = {"model": "bert", "input": "a"}
     count = walked("embeddings", embedding_create_params.EmbeddingCreateParams, base, True, os.environ["ML_EMBEDDING"])
     assert count >= 5, count
+
+
+def sound(seconds=1.5):
+    """A WAV of a rising tone."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1), file.setsampwidth(2), file.setframerate(22050)
+        levels = (math.sin(i * i * 2e-5) * 0.3 for i in range(int(22050 * seconds)))
+        file.writeframes(b"".join(struct.pack("<h", int(level * 32767)) for level in levels))
+    return out.getvalue()
+
+
+def check_transcriptions():
+    """On a server with a tiny model that transcribes: its text means nothing, and each way must give the same."""
+    url = os.environ["ML_EMBEDDING"]
+    audio = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0).audio
+    file = ("tone.wav", sound())
+
+    def transcribe(**more):
+        return audio.transcriptions.create(**({"model": "multilingual", "file": file, "language": "de"} | more))
+
+    plain = transcribe()
+    assert plain.text and plain.usage.type == "duration" and plain.usage.seconds == 2, plain
+    assert transcribe(response_format="text").strip() == plain.text
+    verbose = transcribe(response_format="verbose_json", timestamp_granularities=["segment", "word"])
+    assert verbose.language == "de" and abs(verbose.duration - 1.5) < 0.01, verbose
+    assert verbose.segments and all(s.start <= s.end for s in verbose.segments), verbose
+    assert verbose.words and all(w.start <= w.end for w in verbose.words), verbose
+    assert transcribe(response_format="srt").startswith("1\n00:00:0")
+    assert transcribe(response_format="vtt").startswith("WEBVTT\n\n")
+    events = list(transcribe(stream=True))
+    assert events[-1].type == "transcript.text.done" and events[-1].text == plain.text, events
+    assert "".join(e.delta for e in events[:-1]).strip() == plain.text, events
+    english = audio.translations.create(model="multilingual", file=file)
+    assert english.text and english.text != plain.text, english
+    bad = openai.BadRequestError
+    fails(bad, "file", lambda: transcribe(file=("a.wav", b"no sound")))
+    fails(bad, "language", lambda: transcribe(language="klingon"))
+    fails(bad, "temperature", lambda: transcribe(temperature=3))
+    fails(openai.NotFoundError, "model", lambda: transcribe(model="whisper-1"))
+    base = {"model": "multilingual", "file": "data:audio/wav;base64," + base64.b64encode(sound(0.2)).decode()}
+    taken = transcription_create_params.TranscriptionCreateParamsNonStreaming
+    count = walked("audio/transcriptions", taken, base, True, url)
+    assert count >= 8, count
 
 
 def check_errors_of_responses():

@@ -18,6 +18,7 @@ mod sampling;
 mod serve;
 mod setup;
 mod template;
+mod transcribe;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -42,10 +43,11 @@ pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
 pub use setup::{CudaArgs, Setup, SetupArgs};
 pub use template::{LaterArgs, TemplateArgs};
+pub use transcribe::{Form, TranscribeArgs, TranscriptionLoadArgs};
 
 use crate::bytes;
 
-/// Text from language models, and pictures from image models, on this machine.
+/// Text from language models, pictures from image models, and the words of speech, on this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "ml",
@@ -90,6 +92,7 @@ impl Cli {
             Some(Command::Image(args)) => args.load.backend.as_deref(),
             Some(Command::Embed(args)) => args.load.backend.as_deref(),
             Some(Command::Rerank(args)) => args.load.backend.as_deref(),
+            Some(Command::Transcribe(args)) => args.load.backend.as_deref(),
             Some(Command::Serve(args)) => args.load.backend.as_deref(),
             Some(Command::Bench(args)) => args.load.how.backend.as_deref(),
             Some(Command::Info(args)) => args.backend.as_deref(),
@@ -110,6 +113,7 @@ impl Cli {
             Some(Command::Image(args)) => args.quiet,
             Some(Command::Embed(args)) => args.quiet,
             Some(Command::Rerank(args)) => args.quiet,
+            Some(Command::Transcribe(args)) => args.quiet,
             Some(Command::Serve(args)) => args.quiet,
             Some(Command::Bench(args)) => args.quiet,
             Some(Command::Quantise(args)) => args.quiet,
@@ -136,6 +140,8 @@ pub enum Command {
     Embed(Box<EmbedArgs>),
     /// Order documents by how well they fit a query
     Rerank(Box<RerankArgs>),
+    /// Write down what is said in files with sound
+    Transcribe(Box<TranscribeArgs>),
     /// Serve one model or several to OpenAI's, Anthropic's and Ollama's clients
     Serve(Box<ServeArgs>),
     /// Start an agent (Claude Code, Codex, opencode) that uses a served model

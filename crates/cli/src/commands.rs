@@ -22,6 +22,7 @@ mod rerank;
 mod rm;
 mod serve;
 mod setup;
+mod transcribe;
 mod version;
 mod warm;
 
@@ -52,6 +53,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Image(args)) => image::run(&args),
         Some(Command::Embed(args)) => embed::run(&args),
         Some(Command::Rerank(args)) => rerank::run(&args),
+        Some(Command::Transcribe(args)) => transcribe::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Launch(args)) => launch::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
@@ -79,6 +81,7 @@ fn follows(command: &Command) -> Result<bool> {
         Command::Image(_) => Some("image"),
         Command::Embed(_) => Some("embed"),
         Command::Rerank(_) => Some("rerank"),
+        Command::Transcribe(_) => Some("transcribe"),
         Command::Quantise(_) => Some("quantise"),
         Command::Pull(_) => Some("pull"),
         Command::Rm(_) => Some("rm"),

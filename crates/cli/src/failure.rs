@@ -158,15 +158,17 @@ pub fn with_flags(reason: &str) -> String {
 }
 
 /// Options of the contract whose flags have their names; a test holds them to both.
-const OPTIONS: [&str; 54] = [
+const OPTIONS: [&str; 59] = [
     "backend",
     "batch_invariant",
     "cache_limit",
+    "condition_on_previous",
     "context_length",
     "cpu_activations",
     "dimensions",
     "draft_tokens",
     "dtype",
+    "fallback",
     "frequency_penalty",
     "guidance",
     "guidance_normalization",
@@ -177,6 +179,7 @@ const OPTIONS: [&str; 54] = [
     "kv_bits",
     "kv_group_size",
     "labels",
+    "language",
     "latents",
     "layers",
     "logit_bias",
@@ -186,6 +189,7 @@ const OPTIONS: [&str; 54] = [
     "memory_limit",
     "min_p",
     "negative_prompt",
+    "parallel",
     "penalty_scope",
     "penalty_window",
     "pooling",
@@ -207,6 +211,7 @@ const OPTIONS: [&str; 54] = [
     "stop",
     "temperature",
     "threads",
+    "timestamps",
     "top_k",
     "top_logprobs",
     "top_p",
@@ -232,6 +237,7 @@ pub fn flag_of(field: &str) -> Option<String> {
         "quantize" => "--quantise",
         "stop_token_ids" => "--stop-token-id",
         "tools" => "--tools",
+        "task" => "--translate",
         "normalize" => "--normalise",
         "constraint" => "--json-schema, --regex or --grammar",
         same if OPTIONS.contains(&same) => &format!("--{}", kebab(same)),

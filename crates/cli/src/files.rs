@@ -88,6 +88,25 @@ pub fn read_bytes_up_to(most: u64, path: &Path) -> Result<Vec<u8>> {
     bytes_of(file, most, &name(path))
 }
 
+/// All of a file with sound of at most `most` bytes: `-` is stdin, and a pipe is read to its end.
+///
+/// # Errors
+/// As [`read_bytes_for_flag`].
+pub fn read_sound(most: usize, path: &Path) -> Result<Vec<u8>> {
+    match is_stdin(path) {
+        true => bytes_of(io::stdin(), most as u64, "stdin"),
+        false => read_bytes_up_to(most as u64, path),
+    }
+}
+
+/// Makes the folder at `path` where it is not there.
+///
+/// # Errors
+/// Why it cannot be made.
+pub fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|error| failed(path, &error))
+}
+
 /// All of stdin.
 ///
 /// # Errors

@@ -134,6 +134,40 @@ impl Drop for Spinner {
     }
 }
 
+/// The part of a sound that was heard, as a bar on stderr until it is dropped; nothing where stderr
+/// is no terminal.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar beside `text` for so many seconds of sound.
+    pub fn of_seconds(text: String, seconds: f64) -> Self {
+        const BAR: &str = "{bar:24} {percent:>3} % {msg}, {eta} left";
+        let bar = match ranks::other() {
+            None if io::stderr().is_terminal() => ProgressBar::new((seconds * 100.0) as u64),
+            _ => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template(BAR);
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Progress(bar.with_style(style).with_message(one_line(&text)))
+    }
+
+    /// So many seconds were heard.
+    pub fn at_second(&self, second: f64) {
+        self.0.set_position((second * 100.0) as u64);
+    }
+
+    /// Runs `write` while the bar is not there.
+    pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// `text` as a terminal may have it: control characters that it would obey are shown as pictures of
 /// them, each by itself, so that it does not matter where a text is cut. Lines and tabs stay.
 fn harmless(text: &str) -> Cow<'_, str> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference_core::{EmbeddingModel, ImageModel};
+use inference_core::{EmbeddingModel, ImageModel, TranscriptionModel};
 use subtle::ConstantTimeEq;
 
 /// A key that clients must present. It is never printed.
@@ -65,6 +65,21 @@ impl fmt::Debug for EmbeddingService {
     }
 }
 
+/// A model that transcribes speech, and its name. Its own queue bounds how many wait for it.
+#[derive(Clone)]
+pub struct TranscriptionService {
+    /// The name under which it is served.
+    pub name: String,
+    /// The model.
+    pub model: Arc<dyn TranscriptionModel>,
+}
+
+impl fmt::Debug for TranscriptionService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TranscriptionService({})", self.name)
+    }
+}
+
 /// How a server listens, whom it answers, and what it bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -87,6 +102,8 @@ pub struct Config {
     pub images: Option<ImageService>,
     /// Models that embed texts or score pairs of them, beside the one for text.
     pub embeddings: Vec<EmbeddingService>,
+    /// Models that transcribe speech, beside the one for text.
+    pub transcriptions: Vec<TranscriptionService>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
     /// Refuses fields that change no answer here, such as hints for another server's engine. They
@@ -110,6 +127,7 @@ impl Default for Config {
             local_media_path: None,
             images: None,
             embeddings: Vec::new(),
+            transcriptions: Vec::new(),
             slots: 1,
             strict_fields: false,
             limits: Limits::default(),

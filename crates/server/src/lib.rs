@@ -43,7 +43,10 @@ mod routes;
 mod run;
 mod server;
 
-pub use config::{ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts};
+pub use config::{
+    ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts,
+    TranscriptionService,
+};
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;
 pub use pool::models::{Change, Described, Entry, LoadFailure, Loader, Makes, Model, Models};

@@ -135,6 +135,22 @@ const POSTS: &[Endpoint] = &[
         one_of: &["image", "images"],
     },
     Endpoint {
+        path: "/v1/audio/transcriptions",
+        about: "Write down what is said in a sound",
+        tables: &[tables::SPEECH, tables::TRANSCRIPTIONS],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/audio/translations",
+        about: "Translate what is said in a sound to English",
+        tables: &[tables::SPEECH],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
         path: "/v1/embeddings",
         about: "Make vectors of texts",
         tables: &[tables::EMBEDDINGS],

@@ -20,7 +20,7 @@ use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::llama_server::{completion, facts};
 use crate::protocol::ollama::{self, refused};
-use crate::protocol::openai::{chat, completions, embeddings, images, models};
+use crate::protocol::openai::{chat, completions, embeddings, images, models, transcriptions};
 use crate::protocol::own::{classify, inspect, rerank, text};
 use crate::protocol::responses::store::Store;
 use crate::protocol::responses::{create, stored};
@@ -80,6 +80,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/v1/reranking", write(post(rerank::create))),
         ("/v1/images/generations", write(post(images::generate))),
         ("/v1/images/edits", write(post(images::edit))),
+        ("/v1/audio/transcriptions", write(post(transcriptions::transcribe))),
+        ("/v1/audio/translations", write(post(transcriptions::translate))),
         ("/v1/classify", write(post(classify::create))),
         ("/v1/inspect", write(post(inspect::create))),
         ("/api/version", read(get(ollama::models::version))),

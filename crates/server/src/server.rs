@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use inference_core::TextModel;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::config::{Config, ConfigError, EmbeddingService, ImageService};
+use crate::config::{Config, ConfigError, EmbeddingService, ImageService, TranscriptionService};
 use crate::http::connection::{Connections, Ended};
 use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
 use crate::routes::router;
@@ -211,12 +211,25 @@ pub fn one(
         let aliases = if is_first { config.aliases.clone() } else { Vec::new() };
         entries.push(stays(Entry { makes, aliases, ..Entry::text(name) }));
     }
+    for TranscriptionService { name, .. } in &config.transcriptions {
+        let makes = Makes::Transcripts;
+        let is_first = entries.iter().all(|entry| entry.makes != makes);
+        let aliases = if is_first { config.aliases.clone() } else { Vec::new() };
+        entries.push(stays(Entry { makes, aliases, ..Entry::text(name) }));
+    }
     let images = images.into_iter().map(Model::Image);
     let embeddings = config.embeddings.iter();
     let embeddings = embeddings.map(|service| Model::Embedding(Arc::clone(&service.model)));
+    let transcriptions = config.transcriptions.iter();
+    let transcriptions =
+        transcriptions.map(|service| Model::Transcription(Arc::clone(&service.model)));
     let loader = One {
         load: Mutex::new(Some(Box::new(load))),
-        others: images.chain(embeddings).map(|model| Mutex::new(Some(model))).collect(),
+        others: images
+            .chain(embeddings)
+            .chain(transcriptions)
+            .map(|model| Mutex::new(Some(model)))
+            .collect(),
     };
     Models {
         entries,

@@ -39,6 +39,8 @@ impl Server {
         for name in ["bert", "qwen3_reranker"] {
             command.arg("--embedding-model").arg(models.join(name));
         }
+        let ears = root().join("crates/metal-backend/tests/fixtures/speech/multilingual");
+        command.arg("--transcription-model").arg(ears);
         Server::of(command, program)
     }
 

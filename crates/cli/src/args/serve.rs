@@ -55,6 +55,10 @@ pub struct ServeArgs {
     /// pull` fetched; can be given more than once
     #[arg(long, value_name = "MODEL", help_heading = "Embeddings")]
     pub embedding_model: Vec<PathBuf>,
+    /// Serve this model that transcribes speech beside the text model: a folder, or ORG/NAME that
+    /// `ml pull` fetched; can be given more than once
+    #[arg(long, value_name = "MODEL", help_heading = "Speech")]
+    pub transcription_model: Vec<PathBuf>,
     /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched;
     /// more than once for several, each with a name of its own by NAME=MODEL [env: ML_MODEL]
     /// [default: the demo model]

@@ -1,6 +1,7 @@
 //! `ml info`: what a model is and what it honours.
 
 mod embedding;
+mod transcription;
 
 use inference_core::{
     Capabilities, ImageLoadOptions, ImageModelInfo, LoadOptions, ModelInfo, Packing, SpecialToken,
@@ -14,6 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{one_line, print, print_json, printable};
 use crate::source::Source;
 pub use embedding::{EmbeddingFacts, quantization as embedding_quantization};
+pub use transcription::{TranscriptionFacts, quantization as transcription_quantization};
 
 /// Describes the model that `args` name.
 ///
@@ -32,6 +34,9 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     }
     if let Some(folder) = source.embedding_folder() {
         return embedding::describe(source.name(), folder, &options, args.json);
+    }
+    if let Some(folder) = source.transcription_folder() {
+        return transcription::describe(source.name(), folder, &options, args.json);
     }
     let (info, capabilities) = source.describe(&options)?;
     if args.json {

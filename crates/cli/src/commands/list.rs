@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use hub::{Cache, Cached, Name, Settings};
 use inference_core::{
     EmbeddingLoadOptions, EmbeddingModelInfo, ImageLoadOptions, ImageModelInfo, LoadOptions,
-    ModelInfo, ModelKind, discover, unfinished,
+    ModelInfo, ModelKind, TranscriptionLoadOptions, TranscriptionModelInfo, discover, unfinished,
 };
 use serde::Serialize;
 
-use super::info::{EmbeddingFacts, Facts, ImageFacts, embedding_quantization, quantization};
+use super::info::{
+    EmbeddingFacts, Facts, ImageFacts, TranscriptionFacts, embedding_quantization, quantization,
+    transcription_quantization,
+};
 use crate::args::ListArgs;
 use crate::bytes;
 use crate::failure::{Failure, Result};
@@ -69,6 +72,7 @@ enum Told {
     Text(Box<ModelInfo>),
     Image(ImageModelInfo),
     Embedding(Box<EmbeddingModelInfo>),
+    Transcription(Box<TranscriptionModelInfo>),
 }
 
 impl Listed {
@@ -82,6 +86,11 @@ impl Listed {
                 let options = EmbeddingLoadOptions::default();
                 metal_backend::describe_embedding_model(&path, &options)
                     .map(|info| Told::Embedding(Box::new(info)))
+            }
+            _ if metal_backend::is_transcription_model(&path) => {
+                let options = TranscriptionLoadOptions::default();
+                metal_backend::describe_transcription_model(&path, &options)
+                    .map(|info| Told::Transcription(Box::new(info)))
             }
             _ => metal_backend::describe(&path, &LoadOptions::default())
                 .map(|(info, _)| Told::Text(Box::new(info))),
@@ -169,6 +178,8 @@ struct Row<'a> {
     image: Option<ImageFacts>,
     #[serde(flatten)]
     embedding: Option<EmbeddingFacts>,
+    #[serde(flatten)]
+    transcription: Option<TranscriptionFacts>,
 }
 
 /// Further facts of a model in the hub's cache.
@@ -205,6 +216,10 @@ impl<'a> Row<'a> {
                 Ok(Told::Embedding(info)) => Some(EmbeddingFacts::from(info.as_ref())),
                 _ => None,
             },
+            transcription: match &model.info {
+                Ok(Told::Transcription(info)) => Some(TranscriptionFacts::from(info.as_ref())),
+                _ => None,
+            },
         }
     }
 }
@@ -234,6 +249,14 @@ fn table(models: &[Listed]) -> String {
                 info.max_tokens.to_string(),
                 info.architecture.clone(),
                 embedding_quantization(info),
+                label,
+            ],
+            Ok(Told::Transcription(info)) => [
+                size,
+                bytes::parameters(info.num_parameters),
+                info.max_tokens.to_string(),
+                info.architecture.clone(),
+                transcription_quantization(info),
                 label,
             ],
             Ok(Told::Text(info)) => [

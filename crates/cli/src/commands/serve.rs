@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use inference_core::{Feature, LoadOptions, Support};
 use inference_server::{
     ApiKey, Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts,
+    TranscriptionService,
 };
 
 use crate::args::{LogFormat, ServeArgs};
@@ -23,11 +24,11 @@ use crate::output::note;
 use crate::ranks;
 use crate::source::Source;
 use several::Several;
-use sources::{PREFIX_CACHE, embedding_options, image_options};
+use sources::{PREFIX_CACHE, embedding_options, image_options, transcription_options};
 
-/// Bytes of a body of text, and of one with pictures in base64.
+/// Bytes of a body of text, and of one with pictures in base64 or with a file of sound.
 const BODY: u64 = 4 << 20;
-const BODY_WITH_PICTURES: u64 = 32 << 20;
+const BODY_WITH_FILES: u64 = 32 << 20;
 
 /// The variable with an API key. It is no flag, because other users of a machine see flags.
 const API_KEY: &str = "ML_SERVE_API_KEY";
@@ -89,6 +90,7 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
         aliases: args.model_alias.clone(),
         images: image_model(args)?,
         embeddings: embedding_models(args)?,
+        transcriptions: transcription_models(args)?,
         ..config(args, load.parallel_slots.unwrap_or(1), body_bytes)?
     };
     log(args.log);
@@ -98,8 +100,8 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
 }
 
 fn serve_several(args: &ServeArgs) -> Result<Exit> {
-    let Several { models, slots, sees } = several::choose(args)?;
-    let config = config(args, slots, if sees { BODY_WITH_PICTURES } else { BODY })?;
+    let Several { models, slots, takes_files } = several::choose(args)?;
+    let config = config(args, slots, if takes_files { BODY_WITH_FILES } else { BODY })?;
     log(args.log);
     inference_server::serve_models(config, models, listening).map_err(failure)
 }
@@ -142,8 +144,9 @@ fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u
     if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
         load.prefix_cache = Some(prefix_cache(args, load, info.weight_bytes)?);
     }
-    let takes_pictures = can(Feature::Images) || args.image_model.is_some();
-    Ok(if takes_pictures { BODY_WITH_PICTURES } else { BODY })
+    let takes_files =
+        can(Feature::Images) || args.image_model.is_some() || !args.transcription_model.is_empty();
+    Ok(if takes_files { BODY_WITH_FILES } else { BODY })
 }
 
 /// Bytes for earlier prompts of the one model, of so many bytes of weights. On CUDA they are an
@@ -183,6 +186,24 @@ fn embedding_models(args: &ServeArgs) -> Result<Vec<EmbeddingService>> {
         }
         let model = inference_core::load_embedding_model(&folder, &embedding_options(args))?;
         services.push(EmbeddingService { name, model: model.into() });
+    }
+    Ok(services)
+}
+
+/// The models that transcribe speech.
+fn transcription_models(args: &ServeArgs) -> Result<Vec<TranscriptionService>> {
+    let mut services: Vec<TranscriptionService> = Vec::new();
+    for model in &args.transcription_model {
+        let folder = names::folder(model)?;
+        metal_backend::register()?;
+        let name = last_of(model);
+        if services.iter().any(|service| service.name == name) {
+            let reason = format!("--transcription-model: two models are called `{name}`");
+            return Err(Failure::Usage(reason));
+        }
+        let options = transcription_options(args);
+        let model = inference_core::load_transcription_model(&folder, &options)?;
+        services.push(TranscriptionService { name, model: model.into() });
     }
     Ok(services)
 }

@@ -32,6 +32,7 @@ mod shared;
 mod signals;
 mod terminal;
 mod texts;
+mod transcribe;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -227,6 +227,21 @@ impl Pool {
         lease.map(embedding).ok_or_else(|| wrong(&name))
     }
 
+    /// A model that transcribes speech, as [`text`](Self::text).
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub async fn transcription(
+        self: &Arc<Self>,
+        asked: Option<&str>,
+    ) -> Result<Lease<Arc<dyn inference_core::TranscriptionModel>>> {
+        let lease = self.lease(asked, Makes::Transcripts).await?;
+        let name = lease.name().to_owned();
+        let transcription =
+            |any| if let Any::Transcription(model) = any { Some(model) } else { None };
+        lease.map(transcription).ok_or_else(|| wrong(&name))
+    }
+
     /// From now on the model of this number stays for so long while nobody uses it.
     pub fn keep(self: &Arc<Self>, index: usize, keep: Keep) {
         self.with(|table, _| table.slots.keep(index, keep));

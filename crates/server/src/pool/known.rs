@@ -39,6 +39,7 @@ impl Known {
         match self.described.as_ref()? {
             Described::Text(info, _) => Some(info.weight_bytes),
             Described::Embedding(info) => Some(info.weight_bytes),
+            Described::Transcription(info) => Some(info.weight_bytes),
             // How many of its components are held at once depends on how it is loaded.
             Described::Image(_) => None,
         }

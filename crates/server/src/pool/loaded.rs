@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use inference_core::{EmbeddingModel, EngineStatus, Error, ImageModel, TextModel};
+use inference_core::{
+    EmbeddingModel, EngineStatus, Error, ImageModel, TextModel, TranscriptionModel,
+};
 use inference_text::Effort;
 use inference_text::answer::Family;
 
@@ -28,6 +30,8 @@ pub enum Any {
     Image(Arc<dyn ImageModel>),
     /// It embeds texts, or scores pairs of them.
     Embedding(Arc<dyn EmbeddingModel>),
+    /// It transcribes speech.
+    Transcription(Arc<dyn TranscriptionModel>),
 }
 
 impl Any {
@@ -41,6 +45,7 @@ impl Any {
             }
             Model::Image(model) => Any::Image(model),
             Model::Embedding(model) => Any::Embedding(model),
+            Model::Transcription(model) => Any::Transcription(model),
         }
     }
 
@@ -51,6 +56,7 @@ impl Any {
             // It reads components as it needs them, so that the loader's count is the better one.
             Any::Image(_) => None,
             Any::Embedding(model) => Some(model.info().weight_bytes).filter(|bytes| *bytes > 0),
+            Any::Transcription(model) => Some(model.info().weight_bytes).filter(|bytes| *bytes > 0),
         }
     }
 
@@ -60,6 +66,7 @@ impl Any {
             Any::Text(loaded) => loaded.model.status(),
             Any::Image(model) => model.status(),
             Any::Embedding(model) => model.status(),
+            Any::Transcription(model) => model.status(),
         }
     }
 
@@ -67,7 +74,7 @@ impl Any {
     pub fn notices(&self) -> Vec<String> {
         match self {
             Any::Text(loaded) => loaded.model.notices(),
-            Any::Image(_) | Any::Embedding(_) => Vec::new(),
+            Any::Image(_) | Any::Embedding(_) | Any::Transcription(_) => Vec::new(),
         }
     }
 
@@ -75,7 +82,7 @@ impl Any {
     pub fn fault(&self) -> Option<Error> {
         match self {
             Any::Text(loaded) => loaded.model.fault(),
-            Any::Image(_) | Any::Embedding(_) => None,
+            Any::Image(_) | Any::Embedding(_) | Any::Transcription(_) => None,
         }
     }
 
@@ -85,6 +92,7 @@ impl Any {
             Any::Text(loaded) => loaded.model.close(),
             Any::Image(model) => model.close(),
             Any::Embedding(model) => model.close(),
+            Any::Transcription(model) => model.close(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use inference_core::{
     Capabilities, EmbeddingModel, EmbeddingModelInfo, Error, ImageModel, ImageModelInfo, ModelInfo,
-    TextModel,
+    TextModel, TranscriptionModel, TranscriptionModelInfo,
 };
 
 /// Loads the models of a server. Its methods may take long: they are called on threads that may
@@ -54,6 +54,8 @@ pub enum Model {
     Image(Arc<dyn ImageModel>),
     /// It embeds texts, or scores pairs of them.
     Embedding(Arc<dyn EmbeddingModel>),
+    /// It transcribes speech.
+    Transcription(Arc<dyn TranscriptionModel>),
 }
 
 /// The kind of a model's outputs.
@@ -67,6 +69,8 @@ pub enum Makes {
     Vectors,
     /// Scores of documents for a query.
     Scores,
+    /// Transcripts of speech.
+    Transcripts,
 }
 
 impl Makes {
@@ -85,6 +89,8 @@ pub enum Described {
     Image(Box<ImageModelInfo>),
     /// Of one that embeds texts or scores pairs of them.
     Embedding(Box<EmbeddingModelInfo>),
+    /// Of one that transcribes speech.
+    Transcription(Box<TranscriptionModelInfo>),
 }
 
 /// A model that a server has, loaded or not.

@@ -48,7 +48,8 @@ impl Names {
 
     /// The number of the model called `name`, whatever it makes.
     pub fn get(&self, name: &str) -> Option<usize> {
-        let kinds = [Makes::Text, Makes::Pictures, Makes::Vectors, Makes::Scores];
+        let kinds =
+            [Makes::Text, Makes::Pictures, Makes::Vectors, Makes::Scores, Makes::Transcripts];
         kinds.into_iter().find_map(|makes| self.called(name, makes))
     }
 
@@ -69,6 +70,7 @@ impl Names {
                     Makes::Pictures => "makes pictures: ask /v1/images/generations",
                     Makes::Vectors => "makes vectors of texts: ask /v1/embeddings",
                     Makes::Scores => "scores documents: ask /v1/rerank",
+                    Makes::Transcripts => "transcribes speech: ask /v1/audio/transcriptions",
                 };
                 ApiError::no_model(format!("the model `{name}` {does}"))
             }
@@ -94,6 +96,10 @@ impl Names {
             }
             (None, Makes::Vectors) => {
                 let reason = "this server has no model that embeds texts: start it with `ml serve --embedding-model MODEL`";
+                Err(ApiError::unsupported("model", reason))
+            }
+            (None, Makes::Transcripts) => {
+                let reason = "this server has no model that transcribes speech: start it with `ml serve --transcription-model MODEL`";
                 Err(ApiError::unsupported("model", reason))
             }
             (None, Makes::Scores) => {

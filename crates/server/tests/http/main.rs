@@ -31,6 +31,7 @@ mod response_fields;
 mod responses;
 mod results;
 mod slow;
+mod speech;
 mod stored;
 mod tools;
 

@@ -1,6 +1,8 @@
 //! The server's entry of a model: its names, whether it stays, and what is known before its load.
 
-use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions};
+use inference_core::{
+    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, TranscriptionLoadOptions,
+};
 use inference_server::{Described, Entry};
 
 use super::sources::{Named, Place};
@@ -26,6 +28,11 @@ pub fn describe(one: &Named, load: &LoadOptions) -> Result<Option<Described>> {
             let options = EmbeddingLoadOptions::default();
             let told = metal_backend::describe_embedding_model(folder, &options);
             told.ok().map(|info| Described::Embedding(Box::new(info)))
+        }
+        Place::Transcription(folder) => {
+            let options = TranscriptionLoadOptions::default();
+            let told = metal_backend::describe_transcription_model(folder, &options);
+            told.ok().map(|info| Described::Transcription(Box::new(info)))
         }
     })
 }

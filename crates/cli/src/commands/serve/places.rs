@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use inference_core::{EmbeddingLoadOptions, ImageLoadOptions, LoadOptions};
+use inference_core::{
+    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, TranscriptionLoadOptions,
+};
 use inference_server::{Change, Loader, Model};
 
 use super::entries::{Naming, describe};
@@ -24,6 +26,8 @@ pub struct Places {
     pub images: ImageLoadOptions,
     /// How models that embed or score are loaded.
     pub embeddings: EmbeddingLoadOptions,
+    /// How models that transcribe are loaded.
+    pub transcriptions: TranscriptionLoadOptions,
 }
 
 impl Places {
@@ -49,6 +53,11 @@ impl Loader for Places {
                 let info = metal_backend::describe_embedding_model(folder, &self.embeddings)?;
                 Ok(info.weight_bytes)
             }
+            Place::Transcription(folder) => {
+                let options = &self.transcriptions;
+                let info = metal_backend::describe_transcription_model(folder, options)?;
+                Ok(info.weight_bytes)
+            }
         }
     }
 
@@ -67,6 +76,12 @@ impl Loader for Places {
                 metal_backend::register()?;
                 let loaded = inference_core::load_embedding_model(folder, &self.embeddings)?;
                 Ok(Model::Embedding(Arc::from(loaded)))
+            }
+            Place::Transcription(folder) => {
+                metal_backend::register()?;
+                let options = &self.transcriptions;
+                let loaded = inference_core::load_transcription_model(folder, options)?;
+                Ok(Model::Transcription(Arc::from(loaded)))
             }
         }
     }

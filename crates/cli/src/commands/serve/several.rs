@@ -9,7 +9,9 @@ use inference_server::{Described, Entry, Makes, Models};
 use super::entries::{Naming, describe};
 use super::folder::Folder;
 use super::places::Places;
-use super::sources::{self, Named, PREFIX_CACHE, embedding_options, image_options};
+use super::sources::{
+    self, Named, PREFIX_CACHE, embedding_options, image_options, transcription_options,
+};
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
 use crate::output::note;
@@ -24,8 +26,8 @@ pub struct Several {
     pub models: Models,
     /// Requests that each of them runs together.
     pub slots: usize,
-    /// One of them takes pictures.
-    pub sees: bool,
+    /// One of them takes pictures or files of sound.
+    pub takes_files: bool,
 }
 
 /// Returns true when several models are meant, or an option is given that only several need.
@@ -66,7 +68,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     let can = |feature| {
         described.iter().flatten().any(|known| match known {
             Described::Text(_, capabilities) => capabilities.support(feature) == Support::Yes,
-            Described::Image(_) | Described::Embedding(_) => false,
+            Described::Image(_) | Described::Embedding(_) | Described::Transcription(_) => false,
         })
     };
     let limit = limit(args)?;
@@ -84,7 +86,8 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     load.prefix_cache_disk = args.prefix_cache_disk;
     // One that sees may be put into the folder later.
     let folder = args.pool.models_dir.clone();
-    let sees = images || can(Feature::Images) || folder.is_some();
+    let hears = named.iter().any(|one| one.place.makes() == Makes::Transcripts);
+    let takes_files = images || hears || can(Feature::Images) || folder.is_some();
     let (entries, naming) = entries(args, &named, described)?;
     let folder = folder.map(|folder| Folder::new(folder, &named));
     let places = named.into_iter().map(|one| Arc::new(one.place)).collect();
@@ -97,13 +100,14 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
             load,
             images: image_options(args),
             embeddings: embedding_options(args),
+            transcriptions: transcription_options(args),
         }),
         memory: args.pool.models_memory.unwrap_or(limit / 4 * 3),
         idle: args.pool.idle_unload,
         waiting: args.pool.load_queue.unwrap_or(LOAD_QUEUE),
         wait: args.pool.load_wait.unwrap_or(LOAD_WAIT),
     };
-    Ok(Several { models, slots, sees })
+    Ok(Several { models, slots, takes_files })
 }
 
 /// Bytes that everything may take.

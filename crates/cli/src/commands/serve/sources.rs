@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use inference_core::{
-    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, discover, model_kind,
+    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, TranscriptionLoadOptions,
+    discover, model_kind,
 };
 use inference_server::Makes;
 
@@ -27,6 +28,8 @@ pub enum Place {
     Image(PathBuf),
     /// The folder of one that embeds or scores texts, and which of both.
     Embedding(PathBuf, Makes),
+    /// The folder of one that transcribes speech.
+    Transcription(PathBuf),
 }
 
 impl Place {
@@ -36,6 +39,7 @@ impl Place {
             Place::Text(_) => Makes::Text,
             Place::Image(_) => Makes::Pictures,
             Place::Embedding(_, makes) => *makes,
+            Place::Transcription(_) => Makes::Transcripts,
         }
     }
 
@@ -44,15 +48,21 @@ impl Place {
         match self {
             Place::Text(Source::Folder(folder)) => Some(folder),
             Place::Text(_) => None,
-            Place::Image(folder) | Place::Embedding(folder, _) => Some(folder),
+            Place::Image(folder) | Place::Embedding(folder, _) | Place::Transcription(folder) => {
+                Some(folder)
+            }
         }
     }
 
     fn of(source: Source) -> Place {
-        match (source.image_folder(), source.embedding_folder()) {
-            (Some(folder), _) => Place::Image(folder.to_owned()),
-            (None, Some(folder)) => Place::embedding(folder.to_owned()),
-            (None, None) => Place::Text(source),
+        if let Some(folder) = source.image_folder() {
+            Place::Image(folder.to_owned())
+        } else if let Some(folder) = source.embedding_folder() {
+            Place::embedding(folder.to_owned())
+        } else if let Some(folder) = source.transcription_folder() {
+            Place::Transcription(folder.to_owned())
+        } else {
+            Place::Text(source)
         }
     }
 
@@ -106,6 +116,11 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
         let name = file_name(model).unwrap_or_else(|| "embeddings".to_owned());
         all.push(Named { name, place: Place::embedding(folder), is_asked_for: true });
     }
+    for model in &args.transcription_model {
+        let folder = names::folder(model)?;
+        let name = file_name(model).unwrap_or_else(|| "transcription".to_owned());
+        all.push(Named { name, place: Place::Transcription(folder), is_asked_for: true });
+    }
     if let (Some(name), [only]) = (&args.model_name, all.as_mut_slice()) {
         if let Some(own) = args.models.iter().find(|model| split(model).0.is_some()) {
             return Err(Failure::Usage(format!(
@@ -141,10 +156,10 @@ pub fn split(given: &Path) -> (Option<&str>, &Path) {
     }
 }
 
-/// Returns true when a model makes pictures, vectors or scores instead of text.
+/// Returns true when a model makes pictures, vectors, scores or transcripts instead of answers.
 pub fn makes_no_text(given: &Path) -> bool {
     let source = Source::of(Some(given));
-    source.is_ok_and(|source| source.image_folder().or(source.embedding_folder()).is_some())
+    source.is_ok_and(|source| !matches!(Place::of(source), Place::Text(_)))
 }
 
 fn named(given: &Path) -> Result<Named> {
@@ -203,7 +218,9 @@ fn file_name(path: &Path) -> Option<String> {
 pub fn shown(place: &Place) -> String {
     match place {
         Place::Text(source) => source.name(),
-        Place::Image(folder) | Place::Embedding(folder, _) => folder.display().to_string(),
+        Place::Image(folder) | Place::Embedding(folder, _) | Place::Transcription(folder) => {
+            folder.display().to_string()
+        }
     }
 }
 
@@ -215,6 +232,17 @@ pub fn embedding_options(args: &ServeArgs) -> EmbeddingLoadOptions {
         threads: args.load.threads,
         queue_limit: Some(args.limits.queue),
         ..EmbeddingLoadOptions::default()
+    }
+}
+
+/// How models that transcribe are loaded.
+pub fn transcription_options(args: &ServeArgs) -> TranscriptionLoadOptions {
+    TranscriptionLoadOptions {
+        backend: args.load.backend.clone(),
+        memory_limit: args.load.memory_limit,
+        threads: args.load.threads,
+        queue_limit: Some(args.limits.queue),
+        ..TranscriptionLoadOptions::default()
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use inference_core::{Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, StoredAs};
+use inference_core::{
+    Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, StoredAs, TranscriptionModelInfo,
+};
 use inference_text::Effort;
 use inference_text::answer::Family;
 use serde_json::{Map, Value as Json, json};
@@ -150,9 +152,11 @@ fn told(known: &Known, report: &Report) -> Told {
         }
         (Some(Any::Embedding(model)), _) => of_embedding(model.info()),
         (Some(Any::Image(model)), _) => of_image(model.info()),
+        (Some(Any::Transcription(model)), _) => of_transcription(model.info()),
         (None, Some(Described::Text(info, capabilities))) => of_text(info, capabilities),
         (None, Some(Described::Embedding(info))) => of_embedding(info),
         (None, Some(Described::Image(info))) => of_image(info),
+        (None, Some(Described::Transcription(info))) => of_transcription(info),
         (None, None) => Told {
             details: Weights::default().details(),
             info: Map::new(),
@@ -160,7 +164,7 @@ fn told(known: &Known, report: &Report) -> Told {
                 Makes::Text => vec!["completion"],
                 Makes::Vectors => vec!["embedding"],
                 Makes::Pictures => vec!["image"],
-                Makes::Scores => Vec::new(),
+                Makes::Scores | Makes::Transcripts => Vec::new(),
             },
             context: 0,
             is_on_gpu: false,
@@ -199,6 +203,23 @@ fn of_embedding(info: &EmbeddingModelInfo) -> Told {
         details: weights.details(),
         info: weights.info([info.num_layers, info.hidden_size, info.max_tokens]),
         capabilities: if info.scores { Vec::new() } else { vec!["embedding"] },
+        context: info.max_tokens,
+        is_on_gpu: is_gpu(&info.device),
+    }
+}
+
+fn of_transcription(info: &TranscriptionModelInfo) -> Told {
+    let weights = Weights {
+        family: &info.architecture,
+        parameters: info.num_parameters,
+        format: &info.stored_as.format,
+        level: level(&info.stored_as, info.quant_bits),
+    };
+    Told {
+        details: weights.details(),
+        info: weights.info([info.num_layers[1], info.hidden_size, info.max_tokens]),
+        // Ollama has no word for it.
+        capabilities: Vec::new(),
         context: info.max_tokens,
         is_on_gpu: is_gpu(&info.device),
     }

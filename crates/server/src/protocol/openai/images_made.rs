@@ -6,18 +6,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::stream;
 use inference_core::{Error, GeneratedImage, ImageEvent, ImageModel, ImageRequest, Picture};
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
 
-use super::head::{IDLE, failure};
+use super::told;
 use crate::error::{ApiError, Names, Result};
 use crate::http::response::json_response;
 use crate::pool::lease::Lease;
 use crate::protocol::own::inspect::CancelOnDrop;
-use crate::protocol::respond::events;
 use crate::protocol::wire::Frame;
 use crate::run::state::{State, blocking, cut_off, now};
 
@@ -124,57 +121,12 @@ pub async fn whole(state: &State, order: Order) -> Result<Response> {
     Ok(json_response(StatusCode::OK, &answer))
 }
 
-/// The pictures in events. A failure within the time in which a silent stream is kept alive is a
-/// response of its own; later it is an event. Dropping the response cancels.
+/// The pictures in events, as [`told`](super::told::streamed) has it.
 ///
 /// # Errors
-/// That failure.
+/// As there.
 pub async fn streamed(state: &State, order: Order, guard: CancelOnDrop) -> Result<Response> {
-    let keep_alive = state.config.timeouts.keep_alive;
-    let (sender, told) = mpsc::channel(1);
-    let worker = Some(tokio::task::spawn_blocking(move || order.tell(&sender)));
-    let mut stream = Told { told, worker, cuts: state.cuts(), _guard: guard };
-    let first = match tokio::time::timeout(keep_alive, stream.next()).await {
-        Ok(Some(Err(error))) => return Err(error),
-        Ok(first) => first,
-        Err(_) => None,
-    };
-    let frames = stream::unfold((first, stream), |(first, mut stream)| async {
-        let next = match first {
-            Some(first) => first,
-            None => stream.next().await?,
-        };
-        Some((next.unwrap_or_else(|error| failure(&error)), (None, stream)))
-    });
-    Ok(events(frames, IDLE, keep_alive))
-}
-
-/// Events on their way to a client.
-struct Told {
-    told: mpsc::Receiver<Result<Frame>>,
-    /// `None` after the last event.
-    worker: Option<JoinHandle<()>>,
-    cuts: watch::Receiver<bool>,
-    _guard: CancelOnDrop,
-}
-
-impl Told {
-    async fn next(&mut self) -> Option<Result<Frame>> {
-        self.worker.as_ref()?;
-        let next = tokio::select! {
-            next = self.told.recv() => next,
-            _ = self.cuts.wait_for(|is_cut| *is_cut) => Some(Err(Error::Cancelled.into())),
-        };
-        match next {
-            Some(Ok(frame)) => Some(Ok(frame)),
-            Some(Err(error)) => {
-                self.worker = None;
-                Some(Err(error))
-            }
-            // All was told, or the work panicked.
-            None => self.worker.take()?.await.err().map(|_| Err(ApiError::panicked())),
-        }
-    }
+    told::streamed(state, move |events| order.tell(events), guard).await
 }
 
 /// A PNG in base64.

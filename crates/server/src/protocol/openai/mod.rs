@@ -18,4 +18,7 @@ pub mod response_format;
 pub mod structured;
 pub mod tables;
 pub mod template;
+mod told;
 pub mod tool_choice;
+mod transcript_wire;
+pub mod transcriptions;

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use inference_core::{
     Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens,
-    Support,
+    Support, TranscriptionModelInfo,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -110,6 +110,7 @@ fn object(state: &State, report: &Report) -> Json {
         Some(Any::Text(loaded)) => text(loaded.model.info(), loaded.model.capabilities()),
         Some(Any::Image(model)) => image(model.info()),
         Some(Any::Embedding(model)) => embedding(model.info()),
+        Some(Any::Transcription(model)) => transcription(model.info()),
         None => described(known),
     };
     if let (Json::Object(object), Json::Object(told)) = (&mut object, told) {
@@ -124,6 +125,7 @@ fn described(known: &Known) -> Json {
         (Some(Described::Text(info, capabilities)), _) => text(info, capabilities),
         (Some(Described::Image(info)), _) => image(info),
         (Some(Described::Embedding(info)), _) => embedding(info),
+        (Some(Described::Transcription(info)), _) => transcription(info),
         (None, Makes::Pictures) => json!({"output_modalities": ["image"]}),
         (None, _) => json!({}),
     }
@@ -144,6 +146,29 @@ fn image(info: &ImageModelInfo) -> Json {
             "max_input_images": info.max_images,
         },
         "output_modalities": ["image"],
+    })
+}
+
+/// A model that transcribes speech.
+fn transcription(info: &TranscriptionModelInfo) -> Json {
+    json!({
+        "info": {
+            "architecture": info.architecture,
+            "num_parameters": info.num_parameters,
+            "vocab_size": info.vocab_size,
+            "hidden_size": info.hidden_size,
+            "quant_bits": info.quant_bits,
+            "file_format": info.stored_as.format,
+            "file_quantization": info.stored_as.quantization,
+            "weight_bytes": info.weight_bytes,
+            "dtype": info.dtype,
+            "device": info.device,
+            "languages": info.languages,
+            "translates": info.translates,
+            "times_words": info.times_words,
+            "window_seconds": info.window_seconds,
+        },
+        "input_modalities": ["audio"],
     })
 }
 

@@ -313,6 +313,54 @@ pub const IMAGES: &[Field] = &[
     nothing("user", Kind::Text, "A name for the user."),
 ];
 
+/// `POST /v1/audio/translations`, and what transcriptions share with it.
+pub const SPEECH: &[Field] = &[
+    honoured("model", Kind::Text, "The model's name. Left out: the only one that transcribes."),
+    required("file", Kind::Text, "The sound: a file of the form, or a data URL in JSON."),
+    honoured("prompt", Kind::Text, "Words that may occur, or the text before: style follows it."),
+    honoured(
+        "response_format",
+        Kind::OneOf(&["json", "text", "srt", "verbose_json", "vtt"]),
+        "How the text is written.",
+    ),
+    honoured(
+        "temperature",
+        Kind::Number(0.0, 1.0),
+        "0 or left out: the most probable token, without a second try.",
+    ),
+    honoured("seed", Kind::Integer(0, UNBOUNDED), "Extension: makes draws repeatable."),
+    honoured(
+        "temperature_fallback",
+        Kind::Bool,
+        "Extension: hear a window again, with higher temperatures, where its text repeats itself or is guessed.",
+    ),
+    honoured(
+        "condition_on_previous_text",
+        Kind::Bool,
+        "Extension: later windows follow the text of earlier ones.",
+    ),
+    nothing("user", Kind::Text, "A name for the user."),
+];
+
+/// `POST /v1/audio/transcriptions`, beside [`SPEECH`].
+pub const TRANSCRIPTIONS: &[Field] = &[
+    honoured("language", Kind::Text, "A code such as `de`, or an English name. Left out: found."),
+    honoured(
+        "timestamp_granularities",
+        Kind::Array(r#"{"type":"array","items":{"enum":["segment","word"]}}"#),
+        "With `verbose_json`: the times that are stated.",
+    ),
+    honoured("stream", Kind::Bool, "Send each segment as an event when it is heard."),
+    refused(
+        "include",
+        &["[]"],
+        "log probabilities of tokens are not told; `verbose_json` has those of segments",
+    ),
+    hint("chunking_strategy", &["\"auto\""], "sound is heard in the model's own windows"),
+    refused("known_speaker_names", &[], "speakers are not told apart"),
+    refused("known_speaker_references", &[], "speakers are not told apart"),
+];
+
 /// `POST /v1/images/edits`, beside [`IMAGES`].
 pub const IMAGE_EDITS: &[Field] = &[
     honoured("image", Kind::Schema("{}"), "A picture as a data URL, or several."),
