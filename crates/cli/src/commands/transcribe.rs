@@ -3,7 +3,9 @@
 mod written;
 
 use std::collections::VecDeque;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::Instant;
 
 use inference_core::{
@@ -19,8 +21,9 @@ use crate::interrupt::{Interrupt, Then};
 use crate::names;
 use crate::output::{Progress, Spinner, counted, dim_note, note, print};
 
-/// Files that are heard at the same time where nothing is said.
-const TOGETHER: usize = 4;
+/// Files that are read and heard at the same time where nothing is said.
+const TOGETHER_ON_CPU: usize = 4;
+const TOGETHER_ON_GPU: usize = 16;
 
 /// Transcribes the files that `args` name, in their order.
 ///
@@ -102,20 +105,27 @@ fn transcribe(
     options: &TranscribeOptions,
     args: &TranscribeArgs,
 ) -> Result<f64> {
-    let together = args.load.parallel.unwrap_or(TOGETHER);
-    let mut files = args.files.iter();
-    let mut heard = VecDeque::new();
-    let mut seconds = 0.0;
-    loop {
-        while heard.len() < together
-            && let Some(file) = files.next()
-        {
-            heard.push_back(begin(model, options, file)?);
+    let together = args.load.parallel.unwrap_or(match model.info().device.as_str() {
+        "cpu" => TOGETHER_ON_CPU,
+        _ => TOGETHER_ON_GPU,
+    });
+    thread::scope(|scope| {
+        let mut files = args.files.iter();
+        let mut heard = VecDeque::new();
+        let mut seconds = 0.0;
+        loop {
+            while heard.len() < together
+                && let Some(file) = files.next()
+            {
+                // Reading and features take a part of a second, which a GPU would wait for.
+                heard.push_back(scope.spawn(move || begin(model, options, file)));
+            }
+            let Some(first) = heard.pop_front() else { return Ok(seconds) };
+            let first = first.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            seconds += first.seconds;
+            finish(first, args)?;
         }
-        let Some(first) = heard.pop_front() else { return Ok(seconds) };
-        seconds += first.seconds;
-        finish(first, args)?;
-    }
+    })
 }
 
 /// Reads a file and begins to transcribe it.

@@ -67,6 +67,12 @@ impl Marks {
         let start = "<|startoftranscript|>";
         let start = needed(id("decoder_start_token_id", start)?, start)?;
         let no_times = id("no_timestamps_token_id", "<|notimestamps|>")?;
+        let vocab = config.size("vocab_size")?;
+        if end == 0 || end as i64 >= i64::from(vocab) || no_times.is_some_and(|id| id <= end) {
+            return Err(Error::model(format!(
+                "`eos_token_id` {end} is not between the text and the marks of {vocab} tokens"
+            )));
+        }
         let list = |key: &str| -> Result<Vec<u32>> {
             let stated = match own.opt_list_of_numbers(key)? {
                 None => config.opt_list_of_numbers(key)?,

@@ -87,6 +87,17 @@ pub(super) struct DecoderBlock {
     pub inner: Inner,
 }
 
+/// The most probable ids of rows, on the host.
+pub(super) struct Best {
+    /// Of each row, among the ids of text.
+    pub ids: Vec<u32>,
+    pub logits: Vec<f32>,
+    /// The logsumexp of each row's text.
+    pub totals: Vec<f32>,
+    /// The logits of all other ids, row by row.
+    pub others: Vec<f32>,
+}
+
 /// The keys and values of rows: of the sound, and of the ids so far.
 pub(super) struct Remembered {
     layers: Vec<LayerMemory>,
@@ -127,7 +138,7 @@ impl Network {
             let normed = block.norm.forward(&x)?;
             let heads = block.attention.heads(&normed, self.sizes.heads[0], self.kernels)?;
             let made = self.attend(&heads, &[], false)?;
-            x = ops::add(&x, &block.attention.out.forward(&made)?)?;
+            x = block.attention.out.forward_fused(&made, onto(&x))?;
             x = block.inner.add_to(&x, self.activation)?;
             match self.kernels {
                 Kernels::Cpu(_) => x.eval()?,
@@ -181,12 +192,12 @@ impl Network {
             }
             let [k, v] = <[Array; 2]>::try_from(held).expect("keys and values are two");
             let made = self.attend(&[q, k, v], starts, true)?;
-            x = ops::add(&x, &block.attention.out.forward(&made)?)?;
+            x = block.attention.out.forward_fused(&made, onto(&x))?;
             let query = block.cross.query.forward(&block.cross_norm.forward(&x)?)?;
             let query = self.kernels.heads(&Columns::all(query), self.sizes.head_dim())?;
             let [k, v] = &memory.sound;
             let made = self.attend(&[query, k.share()?, v.share()?], &[], false)?;
-            x = ops::add(&x, &block.cross.out.forward(&made)?)?;
+            x = block.cross.out.forward_fused(&made, onto(&x))?;
             x = block.inner.add_to(&x, self.activation)?;
         }
         remembered.length = end;
@@ -221,6 +232,29 @@ impl Network {
             None => self.words.project(states, Fusion::default())?,
         };
         Ok(ops::astype(&logits, Dtype::F32)?)
+    }
+
+    /// The best of the first ids of `logits`, `[rows, 1, vocab]`, as many as `mask` has, which is
+    /// added to them; how likely they are; and the logits of the others.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn best(&self, logits: &Array, mask: &Array) -> Result<Best> {
+        let [rows, _, vocab] = logits.dims()?;
+        let text = mask.size() as i32;
+        let logits = ops::reshape(logits, &[rows, vocab])?;
+        let masked = ops::add(&ops::slice_axis(&logits, 1, 0, text)?, mask)?;
+        let ids = ops::argmax(&masked, -1, false)?;
+        let most = ops::max(&masked, -1, false)?;
+        let totals = ops::logsumexp(&masked, -1, false)?;
+        let others = ops::contiguous(&ops::slice_axis(&logits, 1, text, vocab)?)?;
+        eval_all([&*ids, &most, &totals, &others])?;
+        Ok(Best {
+            ids: ids.to_vec_u32()?,
+            logits: most.to_vec_f32()?,
+            totals: totals.to_vec_f32()?,
+            others: others.to_vec_f32()?,
+        })
     }
 
     /// `softmax(q kᵀ / √d) v` with heads beside each other, `[rows, l, heads · d]`.
@@ -269,7 +303,7 @@ impl Network {
             let normed = block.norm.forward(&x)?;
             let own = block.attention.heads(&normed, self.sizes.heads[1], self.kernels)?;
             let made = self.attend(&own, &[], true)?;
-            x = ops::add(&x, &block.attention.out.forward(&made)?)?;
+            x = block.attention.out.forward_fused(&made, onto(&x))?;
             let query = block.cross.query.forward(&block.cross_norm.forward(&x)?)?;
             let query = self.kernels.heads(&Columns::all(query), self.sizes.head_dim())?;
             let [k, v] = &memory.sound;
@@ -277,7 +311,7 @@ impl Network {
                 followed.heads.push(attention_of_head(&query, k, [*head, skipped, places])?);
             }
             let made = self.attend(&[query, k.share()?, v.share()?], &[], false)?;
-            x = ops::add(&x, &block.cross.out.forward(&made)?)?;
+            x = block.cross.out.forward_fused(&made, onto(&x))?;
             x = block.inner.add_to(&x, self.activation)?;
         }
         Ok(followed)
@@ -348,8 +382,13 @@ impl Inner {
     /// `x` and what the network makes of it.
     fn add_to(&self, x: &Array, activation: Activation) -> Result<Array> {
         let inner = self.into.activated(&self.norm.forward(x)?, activation)?;
-        Ok(ops::add(x, &self.out.forward(&inner)?)?)
+        Ok(self.out.forward_fused(&inner, onto(x))?)
     }
+}
+
+/// The sum with `residual` behind a projection.
+fn onto(residual: &Array) -> Fusion<'_> {
+    Fusion { residual: Some(residual), ..Fusion::default() }
 }
 
 /// Each row of `x`, `[rows, n, size]`, between the ones before and behind it, for every `stride`th:

@@ -1,16 +1,15 @@
-//! The rules by which a window's next token is chosen, from its logits on the host.
+//! The rules by which a window's next token is chosen: from the best token of text, and from the
+//! logits of the marks behind the text, times among them.
 
 use super::marks::Marks;
-
-/// More of the probability is never masked away without counting anew what is left.
-const MOST_MASKED: f64 = 0.99;
 
 /// The tokens that a window may have.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     suppressed: Vec<u32>,
     suppressed_first: Vec<u32>,
-    end: u32,
+    /// The first id that is no text.
+    end: usize,
     times: Option<Times>,
 }
 
@@ -21,6 +20,17 @@ struct Times {
     first: usize,
     no_times: usize,
     latest_first: Option<usize>,
+}
+
+/// The tokens of text that may be said: what is known of them all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Text<'a> {
+    /// The most probable one, of equals the first, and its logit.
+    pub best: (u32, f32),
+    /// The logsumexp of all.
+    pub total: f32,
+    /// The logits, where one is drawn.
+    pub all: &'a [f32],
 }
 
 /// A token, and the logarithm of its probability among those that were allowed.
@@ -41,51 +51,74 @@ impl Rules {
         Rules {
             suppressed: marks.suppressed.clone(),
             suppressed_first: marks.suppressed_first.clone(),
-            end: marks.end,
+            end: marks.end as usize,
             times: marks.no_times.filter(|_| has_times).map(times),
         }
     }
 
-    /// The token behind `said` by `logits`, whose logsumexp is `total`. With a temperature above 0
-    /// it is drawn by `uniform`, from 0 to 1.
+    /// The mask of the text, to be added to its logits: for the first token, or for later ones.
+    pub fn text_mask(&self, is_first: bool) -> Vec<f32> {
+        let mut mask = vec![0.0; self.end];
+        for id in self.never(is_first).filter(|id| *id < self.end) {
+            mask[id] = f32::NEG_INFINITY;
+        }
+        mask
+    }
+
+    /// The ids that are not said.
+    fn never(&self, is_first: bool) -> impl Iterator<Item = usize> {
+        let first = if is_first { self.suppressed_first.as_slice() } else { &[] };
+        self.suppressed.iter().chain(first).map(|id| *id as usize)
+    }
+
+    /// The token behind `said`, by `text`, which is masked already, and by the logits of all ids
+    /// from the end on. With a temperature above 0 it is drawn by `uniform`, from 0 to 1.
     pub fn choose(
         &self,
-        logits: &mut [f32],
-        total: f32,
+        text: Text<'_>,
+        marks: &mut [f32],
         said: &[u32],
         temperature: f32,
         uniform: f64,
     ) -> Chosen {
-        let mut masked = Masked { logits, total, removed: 0.0 };
-        if said.is_empty() {
-            masked.ids(&self.suppressed_first);
+        let mut masked = Masked { marks, end: self.end, has_text: true };
+        for id in self.never(said.is_empty()) {
+            masked.range(id..id + 1);
         }
-        masked.ids(&self.suppressed);
         if let Some(times) = &self.times {
-            times.apply(&mut masked, said, self.end as usize);
+            times.apply(&mut masked, &text, said);
         }
-        let total = masked.remaining();
-        let logits: &[f32] = masked.logits;
-        let id = match temperature > 0.0 {
-            true => drawn(logits, temperature, uniform),
-            false => largest(logits),
+        let Masked { marks, has_text, .. } = masked;
+        let of_text = if has_text { text.total } else { f32::NEG_INFINITY };
+        let total = logsumexp(&[of_text, logsumexp(marks)]);
+        let all = if has_text { text.all } else { &[] };
+        let (id, logit) = match temperature > 0.0 {
+            true => drawn(all, marks, self.end, temperature, uniform),
+            false => {
+                let at = largest(marks);
+                let mark = marks.get(at).copied().unwrap_or(f32::NEG_INFINITY);
+                match has_text && text.best.1 >= mark {
+                    true => text.best,
+                    false => ((self.end + at) as u32, mark),
+                }
+            }
         };
-        Chosen { id: id as u32, logprob: logits[id] - total }
+        Chosen { id, logprob: logit - total }
     }
 }
 
 impl Times {
     /// Times come in pairs, but before the end, and never go back. Where all times together are
     /// more probable than any other token, a time it is.
-    fn apply(&self, masked: &mut Masked<'_>, said: &[u32], end: usize) {
-        let first = self.first.min(masked.logits.len());
+    fn apply(&self, masked: &mut Masked<'_>, text: &Text<'_>, said: &[u32]) {
+        let first = self.first;
         let is_time = |id: &u32| *id as usize >= first;
         masked.range(self.no_times..self.no_times + 1);
         let last_is_time = said.last().is_some_and(is_time);
         let before_is_time = said.len() < 2 || said.get(said.len() - 2).is_some_and(is_time);
         match (last_is_time, before_is_time) {
             (true, true) => masked.range(first..usize::MAX),
-            (true, false) => masked.range(0..end),
+            (true, false) => masked.has_text = false,
             (false, _) => {}
         }
         if let Some(last) = said.iter().rev().find(|id| is_time(id)) {
@@ -93,53 +126,37 @@ impl Times {
             masked.range(first..*last as usize + usize::from(!ends_pair));
         }
         if said.is_empty() {
-            masked.range(0..first);
+            masked.has_text = false;
+            masked.range(masked.end..first);
             if let Some(latest) = self.latest_first {
                 masked.range(first + latest + 1..usize::MAX);
             }
         }
-        let (text, times) = masked.logits.split_at(first);
-        let most = text.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let split = (first - masked.end).min(masked.marks.len());
+        let (others, times) = masked.marks.split_at(split);
+        let of_text = if masked.has_text { text.best.1 } else { f32::NEG_INFINITY };
+        let most = others.iter().copied().fold(of_text, f32::max);
         if logsumexp(times) > most {
-            masked.range(0..first);
+            masked.has_text = false;
+            masked.range(masked.end..first);
         }
     }
 }
 
-/// Logits of which some are masked away.
+/// Tokens of which some are masked away.
 struct Masked<'a> {
-    logits: &'a mut [f32],
-    /// The logsumexp of all.
-    total: f32,
-    /// The probability of those that are masked.
-    removed: f64,
+    /// The logits of the ids from `end` on.
+    marks: &'a mut [f32],
+    end: usize,
+    has_text: bool,
 }
 
 impl Masked<'_> {
-    fn one(&mut self, id: usize) {
-        if let Some(logit) = self.logits.get_mut(id)
-            && *logit > f32::NEG_INFINITY
-        {
-            self.removed += f64::from((*logit - self.total).exp());
-            *logit = f32::NEG_INFINITY;
-        }
-    }
-
-    fn ids(&mut self, ids: &[u32]) {
-        ids.iter().for_each(|id| self.one(*id as usize));
-    }
-
+    /// Masks the marks among `ids`.
     fn range(&mut self, ids: std::ops::Range<usize>) {
-        let end = ids.end.min(self.logits.len());
-        (ids.start..end).for_each(|id| self.one(id));
-    }
-
-    /// The logsumexp of those that are left.
-    fn remaining(&self) -> f32 {
-        match self.removed <= MOST_MASKED {
-            true => self.total + (1.0 - self.removed).ln() as f32,
-            false => logsumexp(self.logits),
-        }
+        let first = ids.start.saturating_sub(self.end).min(self.marks.len());
+        let last = ids.end.saturating_sub(self.end).min(self.marks.len());
+        self.marks[first..last.max(first)].fill(f32::NEG_INFINITY);
     }
 }
 
@@ -154,23 +171,29 @@ pub(super) fn logsumexp(logits: &[f32]) -> f32 {
 }
 
 /// The index of the largest one, of equals the first.
-fn largest(logits: &[f32]) -> usize {
+pub(super) fn largest(logits: &[f32]) -> usize {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     logits.iter().position(|logit| *logit == most).unwrap_or(0)
 }
 
-/// An index drawn by the probabilities of `logits` over `temperature`.
-fn drawn(logits: &[f32], temperature: f32, uniform: f64) -> usize {
-    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+/// A token drawn by the probabilities of text and of the marks from `end` on, over `temperature`,
+/// and its logit.
+fn drawn(text: &[f32], marks: &[f32], end: usize, temperature: f32, uniform: f64) -> (u32, f32) {
+    let all = || text.iter().enumerate().chain((end..).zip(marks));
+    let most = all().map(|(_, logit)| *logit).fold(f32::NEG_INFINITY, f32::max);
     let weight = |logit: &f32| f64::from(((logit - most) / temperature).exp());
-    let mut left = uniform * logits.iter().map(weight).sum::<f64>();
-    for (id, logit) in logits.iter().enumerate() {
+    let mut left = uniform * all().map(|(_, logit)| weight(logit)).sum::<f64>();
+    let mut best = (end as u32, f32::NEG_INFINITY);
+    for (id, logit) in all() {
         left -= weight(logit);
         if left < 0.0 {
-            return id;
+            return (id as u32, *logit);
+        }
+        if *logit > best.1 {
+            best = (id as u32, *logit);
         }
     }
-    largest(logits)
+    best
 }
 
 #[cfg(test)]
@@ -188,11 +211,19 @@ mod tests {
     }
 
     fn chosen(has_times: bool, logits: [f32; 12], said: &[u32]) -> u32 {
-        let mut row = logits;
-        let total = logsumexp(&logits);
-        let chosen = rules(has_times).choose(&mut row, total, said, 0.0, 0.0);
-        let expected = row[chosen.id as usize] - logsumexp(&row);
-        assert!((chosen.logprob - expected).abs() < 1e-5, "{chosen:?} {expected}");
+        let rules = rules(has_times);
+        let mask = rules.text_mask(said.is_empty());
+        let text: Vec<f32> = logits.iter().zip(mask).map(|(logit, mask)| logit + mask).collect();
+        let best = largest(&text);
+        let of = Text { best: (best as u32, text[best]), total: logsumexp(&text), all: &text };
+        let mut marks = logits[4..].to_vec();
+        let chosen = rules.choose(of, &mut marks, said, 0.0, 0.0);
+        // A draw at the coldest gives the same.
+        let mut again = logits[4..].to_vec();
+        let drawn = rules.choose(of, &mut again, said, 1e-3, 0.5);
+        assert_eq!(drawn, chosen);
+        let has_text = said.last().is_none_or(|last| *last < 7) || said.len() != 3;
+        assert!(chosen.logprob <= 1e-6 && (has_text || chosen.id >= 4), "{chosen:?}");
         chosen.id
     }
 
@@ -228,13 +259,24 @@ mod tests {
     }
 
     #[test]
+    fn log_probabilities_are_those_among_the_allowed() {
+        let text = [1.0_f32, 2.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
+        let of = Text { best: (1, 2.0), total: logsumexp(&text), all: &text };
+        let mut marks = [0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let chosen = rules(false).choose(of, &mut marks, &[1], 0.0, 0.0);
+        let expected = 2.0 - logsumexp(&[1.0, 2.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert!((chosen.logprob - expected).abs() < 1e-6, "{chosen:?}");
+    }
+
+    #[test]
     fn draws_follow_the_probabilities() {
         let logits = [0.0_f32, (3.0_f32).ln(), f32::NEG_INFINITY];
-        assert_eq!(drawn(&logits, 1.0, 0.24), 0);
-        assert_eq!(drawn(&logits, 1.0, 0.26), 1);
-        assert_eq!(drawn(&logits, 1.0, 1.0), 1);
-        // Half the temperature: 1 to 9.
-        assert_eq!(drawn(&logits, 0.5, 0.09), 0);
-        assert_eq!(drawn(&logits, 0.5, 0.11), 1);
+        for split in 0..=3 {
+            let (text, marks) = logits.split_at(split);
+            let of = |temperature, uniform| drawn(text, marks, split, temperature, uniform).0;
+            assert_eq!([of(1.0, 0.24), of(1.0, 0.26), of(1.0, 1.0)], [0, 1, 1]);
+            // Half the temperature: 1 to 9.
+            assert_eq!([of(0.5, 0.09), of(0.5, 0.11)], [0, 1]);
+        }
     }
 }

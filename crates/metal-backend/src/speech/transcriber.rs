@@ -9,10 +9,10 @@ use inference_core::{
     CancelToken, Error as Refusal, Transcript, TranscriptionEvent, TranscriptionMetrics,
     TranscriptionSender,
 };
-use mlx_ffi::{Array, eval_all, memory, ops};
+use mlx_ffi::{Array, memory, ops};
 
-use super::network::{Network, Remembered};
-use super::rules::logsumexp;
+use super::network::{Best, Network, Remembered};
+use super::rules::{Rules, Text, logsumexp};
 use super::segments::TIME_STEP;
 use super::session::{Heard, Session, Verdict, Vocabulary, Window};
 use crate::error::{Result, not_numbers};
@@ -295,26 +295,24 @@ impl Transcriber {
     }
 
     /// Draws tokens until every row is over; `states` are those behind the prompts.
-    fn say(&self, rows: &mut [Row], states: Array, mut remembered: Remembered) -> Result<()> {
-        let end = self.vocabulary.marks.end;
+    fn say(&self, rows: &mut [Row], mut states: Array, mut remembered: Remembered) -> Result<()> {
         // The rows that are computed, by their numbers.
         let mut computed: Vec<usize> = (0..rows.len()).collect();
-        let mut states = states;
+        let masks = [self.text_mask(true)?, self.text_mask(false)?];
         for step in 0.. {
             let logits = self.network.logits(&states)?;
-            let totals = ops::logsumexp(&logits, -1, false)?;
-            eval_all([&logits, &totals])?;
-            let (mut logits, totals) = (logits.to_vec_f32()?, totals.to_vec_f32()?);
-            if totals.iter().any(|total| !total.is_finite()) {
+            let best = self.network.best(&logits, &masks[usize::from(step > 0)])?;
+            let finite = |value: &f32| !value.is_nan() && *value < f32::INFINITY;
+            if !best.totals.iter().chain(&best.others).all(finite) {
                 return Err(not_numbers());
             }
-            let vocab = logits.len() / computed.len().max(1);
-            let mut next = Vec::with_capacity(computed.len());
-            for ((number, of_row), total) in
-                computed.iter().zip(logits.chunks_exact_mut(vocab)).zip(totals)
-            {
-                next.push(self.draw(&mut rows[*number], of_row, total));
-            }
+            let draws = computed.iter().any(|number| rows[*number].window.temperature > 0.0);
+            let text = if draws {
+                self.text_logits(&logits, &masks[usize::from(step > 0)])?
+            } else {
+                Vec::new()
+            };
+            let mut next = self.draw_all(rows, &computed, best, &text);
             let over = computed.iter().filter(|number| rows[**number].is_over).count();
             if over == computed.len() {
                 return Ok(());
@@ -327,14 +325,48 @@ impl Transcriber {
                 next = stays.iter().map(|at| next[*at as usize]).collect();
                 computed = stays.iter().map(|at| computed[*at as usize]).collect();
             }
-            debug_assert!(next.iter().any(|id| *id != end));
             states = self.network.decode(&next, &mut remembered)?;
         }
         Ok(())
     }
 
+    /// The mask of the ids of text, which is the same for all requests.
+    fn text_mask(&self, is_first: bool) -> Result<Array> {
+        let mask = Rules::new(&self.vocabulary.marks, false).text_mask(is_first);
+        Ok(Array::from_f32(&mask, &[1, mask.len() as i32])?)
+    }
+
+    /// The masked logits of the ids of text, row by row.
+    fn text_logits(&self, logits: &Array, mask: &Array) -> Result<Vec<f32>> {
+        let text = ops::slice_axis(logits, 2, 0, mask.size() as i32)?;
+        Ok(ops::contiguous(&ops::add(&text, mask)?)?.to_vec_f32()?)
+    }
+
+    /// The next tokens of the rows `computed`, some of which may be over with them.
+    fn draw_all(
+        &self,
+        rows: &mut [Row],
+        computed: &[usize],
+        mut best: Best,
+        text: &[f32],
+    ) -> Vec<u32> {
+        let (marks, size) = (best.others.len() / computed.len(), text.len() / computed.len());
+        let mut next = Vec::with_capacity(computed.len());
+        for ((at, number), marks) in
+            computed.iter().enumerate().zip(best.others.chunks_exact_mut(marks.max(1)))
+        {
+            let text = Text {
+                best: (best.ids[at], best.logits[at]),
+                total: best.totals[at],
+                all: &text[at * size..(at + 1) * size],
+            };
+            next.push(self.draw(&mut rows[*number], text, marks));
+        }
+        next
+    }
+
     /// The next token of a row, which may end it.
-    fn draw(&self, row: &mut Row, logits: &mut [f32], total: f32) -> u32 {
+    fn draw(&self, row: &mut Row, text: Text<'_>, marks: &mut [f32]) -> u32 {
         let end = self.vocabulary.marks.end;
         if row.is_over {
             return end;
@@ -346,7 +378,7 @@ impl Transcriber {
             false => 0.0,
         };
         let rules = &request.session.rules;
-        let chosen = rules.choose(logits, total, &row.heard.ids, temperature, uniform);
+        let chosen = rules.choose(text, marks, &row.heard.ids, temperature, uniform);
         row.heard.logprobs.push(chosen.logprob);
         if chosen.id == end {
             row.is_over = true;

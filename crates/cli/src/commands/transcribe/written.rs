@@ -19,6 +19,19 @@ struct Object<'a> {
     segments: Vec<Segment<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     words: Vec<Word<'a>>,
+    metrics: Metrics,
+}
+
+/// Counts, and times in seconds. Those of encoder and decoder are of windows that were computed
+/// together, those of other files included.
+#[derive(Serialize)]
+struct Metrics {
+    windows: usize,
+    tokens: usize,
+    queue_duration: f64,
+    encode_duration: f64,
+    decode_duration: f64,
+    total_duration: f64,
 }
 
 #[derive(Serialize)]
@@ -79,7 +92,17 @@ fn object<'a>(transcript: &'a Transcript, file: &Path) -> Object<'a> {
         end: word.end,
         probability: word.probability,
     };
+    let metrics = &transcript.metrics;
+    let metrics = Metrics {
+        windows: metrics.windows,
+        tokens: metrics.tokens,
+        queue_duration: metrics.queue_duration.as_secs_f64(),
+        encode_duration: metrics.encode_duration.as_secs_f64(),
+        decode_duration: metrics.decode_duration.as_secs_f64(),
+        total_duration: metrics.total_duration.as_secs_f64(),
+    };
     Object {
+        metrics,
         file: file.display().to_string(),
         language: &transcript.language,
         duration: hundredths(transcript.seconds),
