@@ -79,6 +79,11 @@ fn sizes(config: &Config) -> Result<Sizes> {
             "`{model_type}` transcribes no speech here: take a model of the architecture whisper"
         )));
     }
+    if config.get("n_mels").is_some() {
+        return Err(Error::model(
+            "is in the layout of mlx-whisper, which is not read: take the checkpoint that it was made from, such as openai/whisper-small",
+        ));
+    }
     let size = |key: &str| config.size(key);
     let sizes = Sizes {
         features: size("num_mel_bins")?,

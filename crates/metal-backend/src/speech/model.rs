@@ -1,7 +1,7 @@
 //! A model that transcribes speech as the contract sees it.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use super::languages;
 use super::marks::Marks;
 use super::network::Network;
 use super::session::{Session, Vocabulary};
-use super::transcriber::{Features, Inbox, Present, Request, Transcriber};
+use super::transcriber::{Counts, Features, Inbox, Present, Request, Transcriber};
 use crate::config::Config;
 use crate::engine::{Turn, Turns, device};
 use crate::files::ModelFiles;
@@ -31,6 +31,10 @@ use crate::weights::Totals;
 const PARALLEL_ON_CPU: usize = 4;
 const PARALLEL_ON_GPU: usize = 16;
 
+/// Frames of features that may be there at once, of a hundredth of a second each: six hours, whose
+/// features of 128 values take 1.1 GB. A single request may have more.
+const MOST_FRAMES: usize = 6 * 3600 * 100;
+
 /// A model on its thread, with its tokenizer and its features.
 pub(crate) struct MlxTranscriptionModel {
     info: TranscriptionModelInfo,
@@ -39,7 +43,7 @@ pub(crate) struct MlxTranscriptionModel {
     inbox: Inbox,
     turns: Turns<Hearing>,
     next: AtomicU64,
-    present: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
     queue_limit: Option<usize>,
     /// Requests that may be there: those that are heard, and those that may wait.
     most_present: usize,
@@ -102,6 +106,9 @@ impl MlxTranscriptionModel {
                 .into());
             }
             let network = opened.build(false)?.0;
+            if network.kernels.is_on_cuda() {
+                network.warm_up(1)?;
+            }
             Ok(Transcriber::new(network, for_thread, requests, [parallel as u64, limit]))
         };
         let turns = Turns::start("ml-speech", device, None, build)?;
@@ -112,7 +119,7 @@ impl MlxTranscriptionModel {
             inbox,
             turns,
             next: AtomicU64::new(0),
-            present: Arc::default(),
+            counts: Arc::default(),
             queue_limit: options.queue_limit,
             most_present: options
                 .queue_limit
@@ -334,14 +341,21 @@ impl MlxTranscriptionModel {
     }
 
     /// Counts a request in, until what is returned is dropped.
-    fn enter(&self) -> Result<Present> {
+    fn enter(&self, sound: &Samples) -> Result<Present> {
+        let Counts { requests, frames } = &*self.counts;
+        let full = |limit: usize| Error::QueueFull { limit };
         let most = self.most_present;
         let one_more = |present: usize| (present < most).then_some(present + 1);
-        let before = self.present.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        match before {
-            Ok(_) => Ok(Present(Arc::clone(&self.present))),
-            Err(_) => Err(Error::QueueFull { limit: self.queue_limit.unwrap_or(usize::MAX) }),
+        let own = sound.values.len() / self.mel.hop;
+        let more = |held: usize| (held == 0 || held + own <= MOST_FRAMES).then_some(held + own);
+        let before = requests.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        let before = before.map_err(|_| full(self.queue_limit.unwrap_or(usize::MAX)))?;
+        if frames.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            requests.fetch_sub(1, Ordering::AcqRel);
+            // Long ones are there already, whose features take memory.
+            return Err(full(before));
         }
+        Ok(Present { counts: Arc::clone(&self.counts), frames: own })
     }
 }
 
@@ -355,7 +369,7 @@ impl TranscriptionModel for MlxTranscriptionModel {
         self.check(&sound, options)?;
         let language = self.language(options)?;
         let prompt = self.prompt(options)?;
-        let present = self.enter()?;
+        let present = self.enter(&sound)?;
         let queued = Instant::now();
         let features = self.hear(&sound)?;
         drop(sound);
@@ -378,7 +392,7 @@ impl TranscriptionModel for MlxTranscriptionModel {
     }
 
     fn status(&self) -> EngineStatus {
-        let present = self.present.load(Ordering::Acquire);
+        let present = self.counts.requests.load(Ordering::Acquire);
         let waiting = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).len();
         EngineStatus {
             running: present.saturating_sub(waiting),

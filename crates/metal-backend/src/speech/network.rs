@@ -148,6 +148,25 @@ impl Network {
         Ok(self.encoder_norm.forward(&x)?)
     }
 
+    /// Hears nothing, in so many rows. A GPU loads kernels, and makes plans for the shapes of a
+    /// batch, when it first meets them: that is done before anyone waits for a text.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    pub fn warm_up(&self, rows: i32) -> Result<()> {
+        let Sizes { places, features, .. } = self.sizes;
+        let states = self.encode(&ops::zeros(&[rows, 2 * places, features], Dtype::F32)?)?;
+        states.eval()?;
+        let mut remembered = self.remember(&states, vec![0; rows as usize], 8)?;
+        let mask = ops::zeros(&[1, self.sizes.vocab / 2], Dtype::F32)?;
+        for ids in [4, 1] {
+            let behind = self.decode(&vec![0; (rows * ids) as usize], &mut remembered)?;
+            let last = ops::slice_axis(&behind, 1, ids - 1, ids)?;
+            self.best(&self.logits(&last)?, &mask)?;
+        }
+        Ok(())
+    }
+
     /// The decoder's memory of `states`, `[rows, places, hidden]`, for rows whose first ids
     /// stand at `starts`, and at most `ids` positions.
     ///

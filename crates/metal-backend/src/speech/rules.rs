@@ -103,7 +103,9 @@ impl Rules {
                 }
             }
         };
-        Chosen { id, logprob: logit - total }
+        // Where nothing is allowed, the window ends.
+        let logprob = if total == f32::NEG_INFINITY { total } else { logit - total };
+        Chosen { id, logprob }
     }
 }
 

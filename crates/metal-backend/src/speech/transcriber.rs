@@ -44,12 +44,23 @@ pub(super) struct Request {
     pub _present: Present,
 }
 
+/// Requests that are there, and the frames of their features.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub requests: AtomicUsize,
+    pub frames: AtomicUsize,
+}
+
 /// The sign that a request is there: it is counted until this is dropped.
-pub(super) struct Present(pub Arc<AtomicUsize>);
+pub(super) struct Present {
+    pub counts: Arc<Counts>,
+    pub frames: usize,
+}
 
 impl Drop for Present {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.counts.frames.fetch_sub(self.frames, Ordering::AcqRel);
+        self.counts.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -81,6 +81,14 @@ fn checkpoints_that_do_not_fit_are_refused_with_what_is_wrong() {
             ),
             "`x`",
         ),
+        (
+            replaced("config.json", "\"num_mel_bins\"", "\"n_mels\":80,\"num_mel_bins\""),
+            "mlx-whisper",
+        ),
+        (
+            replaced("generation_config.json", "\"eos_token_id\":302", "\"eos_token_id\":999999"),
+            "999999",
+        ),
         (replaced("generation_config.json", "[[0,1]", "[[9,1]"), "layer 9"),
         (replaced("generation_config.json", "[[0,1]", "[[0]"), "alignment_heads"),
         (

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::ignored::Logged;
 use super::metrics::Metrics;
@@ -12,6 +12,9 @@ use crate::config::Config;
 use crate::error::{ApiError, Result};
 use crate::pool::keeper::Pool;
 use crate::pool::models::Models;
+
+/// Sounds that are decoded at once: a short file may be hundreds of megabytes of samples.
+const SOUNDS: usize = 2;
 
 /// Bytes of a text that takes milliseconds to read and to tokenize.
 const LONG: usize = 64 << 10;
@@ -32,6 +35,8 @@ pub struct State {
     text_work: Arc<Semaphore>,
     /// How many of them are long, so that short ones need not wait for all of those.
     long_work: Arc<Semaphore>,
+    /// How many sounds are held as samples at once.
+    sounds: Arc<Semaphore>,
     /// Becomes `true` when generations must end, whatever they are at.
     cut: watch::Sender<bool>,
     ids: AtomicU64,
@@ -52,10 +57,20 @@ impl State {
             created: now.as_secs(),
             text_work: Arc::new(Semaphore::new(cores.max(2))),
             long_work: Arc::new(Semaphore::new((cores / 2).max(1))),
+            sounds: Arc::new(Semaphore::new(SOUNDS)),
             cut: watch::Sender::new(false),
             ids: AtomicU64::new(0),
             salt: now.as_nanos() as u64,
         })
+    }
+
+    /// Waits until one more sound may be held as samples; it is until the permit is dropped.
+    ///
+    /// # Errors
+    /// None: the semaphore is never closed.
+    pub async fn sound(&self) -> Result<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.sounds).acquire_owned().await;
+        permit.map_err(|_| ApiError::internal("the semaphore of sounds is closed"))
     }
 
     /// Ends every generation.

@@ -9,7 +9,7 @@ use inference_core::{
     TranscriptionModel,
 };
 use serde_json::{Value as Json, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::told;
 use crate::error::{ApiError, Names, Result};
@@ -38,6 +38,8 @@ pub enum Written {
 pub struct Order {
     pub model: Lease<Arc<dyn TranscriptionModel>>,
     pub samples: Samples,
+    /// Until the model has taken the samples.
+    pub held: OwnedSemaphorePermit,
     pub options: TranscribeOptions,
     pub written: Written,
 }
@@ -45,9 +47,11 @@ pub struct Order {
 impl Order {
     /// Transcribes, and tells of each segment with the text before it, if there is any.
     fn make(self, tell: impl Fn(&SpeechSegment)) -> Result<Transcript> {
-        let Order { model, samples, options, .. } = self;
+        let Order { model, samples, held, options, .. } = self;
         let made = || -> inference_core::Result<Transcript> {
-            for event in model.transcribe(samples, &options)? {
+            let events = model.transcribe(samples, &options);
+            drop(held);
+            for event in events? {
                 match event? {
                     TranscriptionEvent::Done(transcript) => return Ok(*transcript),
                     TranscriptionEvent::Segment(segment) => tell(&segment),

@@ -18,7 +18,11 @@ use crate::http::body;
 use crate::http::form::{self, Part};
 use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
-use crate::run::state::{State, blocking};
+use crate::run::state::{State, blocking, cut_off};
+
+/// The longest sound that is taken, in seconds.
+#[cfg(feature = "sound")]
+const MOST_SECONDS: f64 = 2.0 * 3600.0;
 
 /// Writes down what is said.
 ///
@@ -71,8 +75,11 @@ async fn create(
     options.validate().map_err(|error| ApiError::from(error).named(&names()))?;
     let model = state.pool.transcription(asked.as_deref()).await?;
     let rate = model.info().sample_rate;
-    let samples = blocking(move || decoded(&file, rate)).await?;
-    let order = Order { model, samples, options, written };
+    let held = cut_off(state, state.sound()).await?;
+    // With the work, so that it counts until it is done, even where the client has left.
+    let work = move || decoded(&file, rate).map(|samples| (samples, held));
+    let (samples, held) = cut_off(state, blocking(work)).await?;
+    let order = Order { model, samples, held, options, written };
     match streams {
         true => streamed(state, order, guard).await,
         false => {
@@ -86,7 +93,8 @@ async fn create(
 /// The samples of a file.
 #[cfg(feature = "sound")]
 fn decoded(file: &[u8], rate: u32) -> Result<Samples> {
-    let sound = sound::Sound::decode(file, rate, &sound::Limits::default());
+    let limits = sound::Limits { seconds: MOST_SECONDS, ..sound::Limits::default() };
+    let sound = sound::Sound::decode(file, rate, &limits);
     let sound = sound.map_err(|error| ApiError::value("file", error.to_string()))?;
     Ok(Samples { values: sound.samples, rate })
 }
