@@ -171,15 +171,15 @@ const wav = Buffer.concat([head, Buffer.from(samples.buffer)]);
 const transcribe = async (more = {}, bytes = wav) => embedding.audio.transcriptions.create({
   model: "multilingual", language: "de", file: await toFile(bytes, "tone.wav"), ...more,
 });
-const text = (await transcribe()).text;
-assert.ok(text.length > 0);
+const heard = (await transcribe()).text;
+assert.ok(heard.length > 0);
 const segments = (await transcribe({ response_format: "verbose_json" })).segments;
 assert.ok(segments.length > 0 && segments.every((segment) => segment.start <= segment.end));
 let said = "";
 for await (const event of await transcribe({ stream: true })) {
   said = event.type === "transcript.text.delta" ? said + event.delta : said;
-  if (event.type === "transcript.text.done") assert.equal(event.text, text);
+  if (event.type === "transcript.text.done") assert.equal(event.text, heard);
 }
-assert.equal(said.trim(), text);
+assert.equal(said.trim(), heard);
 await fails(transcribe({}, Buffer.from("no sound")), OpenAI.BadRequestError, "file");
 console.log("openai for Node: passed");
