@@ -3,6 +3,7 @@
 mod written;
 
 use std::collections::VecDeque;
+use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
@@ -150,6 +151,8 @@ fn begin<'a>(
 fn finish(hearing: Hearing<'_>, args: &TranscribeArgs) -> Result<()> {
     let Hearing { file, seconds, events } = hearing;
     let streams = args.form() == Form::Text && args.output.is_none();
+    // The bar takes the line that it is on.
+    let by_lines = io::stdout().is_terminal();
     let progress = (!args.quiet).then(|| Progress::of_seconds(file.display().to_string(), seconds));
     if args.files.len() > 1 && args.output.is_none() && !args.quiet {
         note(format_args!("{}:", file.display()));
@@ -164,8 +167,12 @@ fn finish(hearing: Hearing<'_>, args: &TranscribeArgs) -> Result<()> {
                 progress.as_ref().map_or_else(show, |progress| progress.suspend(show));
             }
             TranscriptionEvent::Segment(segment) if streams => {
-                let text = if has_text { segment.text.as_str() } else { segment.text.trim_start() };
-                let write = || print(text);
+                let text = match (by_lines, has_text) {
+                    (true, _) => format!("{}\n", segment.text.trim()),
+                    (false, true) => segment.text,
+                    (false, false) => segment.text.trim_start().to_owned(),
+                };
+                let write = || print(&text);
                 progress.as_ref().map_or_else(write, |progress| progress.suspend(write))?;
                 has_text |= !text.is_empty();
             }
@@ -179,7 +186,7 @@ fn finish(hearing: Hearing<'_>, args: &TranscribeArgs) -> Result<()> {
     drop(progress);
     let transcript: Transcript = transcript.ok_or(Failure::Model(Error::Closed))?;
     if streams {
-        return print("\n");
+        return if by_lines { Ok(()) } else { print("\n") };
     }
     let text = written::text(&transcript, file, args.form())?;
     match &args.output {
