@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn medians_leave_out_single_peaks() {
         let row = [0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0];
-        assert_eq!(smoothed(&row), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(smoothed(&row), [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
         assert_eq!(smoothed(&[3.0, 1.0]), [3.0, 1.0]);
     }
 
