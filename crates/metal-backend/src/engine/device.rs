@@ -87,6 +87,19 @@ pub(crate) fn begin(device: Device, threads: Option<usize>, wanted: Option<u64>)
     Ok(limit)
 }
 
+/// Checks that weights of `needed` bytes fit beside the arrays that are there, within `limit`.
+///
+/// # Errors
+/// [`Error::Memory`] with `remedy`; those of MLX.
+pub(crate) fn check_weights(needed: u64, limit: u64, remedy: &str) -> Result<()> {
+    let available = limit.saturating_sub(memory::active()? as u64);
+    if needed <= available {
+        return Ok(());
+    }
+    let (what, remedy) = ("the model's weights".into(), remedy.into());
+    Err(Error::Memory { what, needed, available, remedy }.into())
+}
+
 /// Lets a GPU's allocator keep what serves a chunk of a prompt that takes `work` bytes: what
 /// batches leave behind as they grow has sizes that nothing asks for again.
 ///

@@ -95,16 +95,8 @@ impl MlxTranscriptionModel {
         let build = move || {
             let limit = device::begin(device, threads, memory_limit)?;
             let needed = opened.build(true)?.1.bytes;
-            let available = limit.saturating_sub(mlx_ffi::memory::active()? as u64);
-            if needed > available {
-                return Err(Error::Memory {
-                    what: "the model's weights".into(),
-                    needed,
-                    available,
-                    remedy: "take a smaller model, or allow more memory".into(),
-                }
-                .into());
-            }
+            let remedy = "take a smaller model, or allow more memory";
+            device::check_weights(needed, limit, remedy)?;
             let network = opened.build(false)?.0;
             if network.kernels.is_on_cuda() {
                 network.warm_up(1)?;

@@ -196,12 +196,24 @@ impl Network {
     /// # Errors
     /// Those of MLX.
     pub fn decode(&self, ids: &[u32], remembered: &mut Remembered) -> Result<Array> {
+        self.decode_watched(ids, remembered, |_, _, _| Ok(()))
+    }
+
+    /// [`decode`](Self::decode), and shows `watch` each layer's queries for the sound, and the
+    /// sound's keys, by heads.
+    fn decode_watched(
+        &self,
+        ids: &[u32],
+        remembered: &mut Remembered,
+        mut watch: impl FnMut(usize, &Array, &Array) -> Result<()>,
+    ) -> Result<Array> {
         let rows = remembered.starts.len() as i32;
         let l = ids.len() as i32 / rows.max(1);
         let mut x = self.embed(ids, &[rows, l], remembered)?;
         let end = remembered.length + l;
         let starts = &remembered.starts;
-        for (block, memory) in self.decoder.iter().zip(&mut remembered.layers) {
+        let layers = self.decoder.iter().zip(&mut remembered.layers);
+        for (layer, (block, memory)) in layers.enumerate() {
             let normed = block.norm.forward(&x)?;
             let [q, k, v] = block.attention.heads(&normed, self.sizes.heads[1], self.kernels)?;
             let mut held = Vec::with_capacity(2);
@@ -215,6 +227,7 @@ impl Network {
             let query = block.cross.query.forward(&block.cross_norm.forward(&x)?)?;
             let query = self.kernels.heads(&Columns::all(query), self.sizes.head_dim())?;
             let [k, v] = &memory.sound;
+            watch(layer, &query, k)?;
             let made = self.attend(&[query, k.share()?, v.share()?], &[], false)?;
             x = block.cross.out.forward_fused(&made, onto(&x))?;
             x = block.inner.add_to(&x, self.activation)?;
@@ -314,25 +327,13 @@ impl Network {
         heads: &[[usize; 2]],
     ) -> Result<Followed> {
         let mut remembered = self.remember(states, vec![0], ids.len() as i32)?;
-        let shape = [1, ids.len() as i32];
-        let mut x = self.embed(ids, &shape, &remembered)?;
         let mut followed = Followed { heads: Vec::new(), tokens: ids.len() - skipped, places };
-        for (layer, (block, memory)) in self.decoder.iter().zip(&mut remembered.layers).enumerate()
-        {
-            let normed = block.norm.forward(&x)?;
-            let own = block.attention.heads(&normed, self.sizes.heads[1], self.kernels)?;
-            let made = self.attend(&own, &[], true)?;
-            x = block.attention.out.forward_fused(&made, onto(&x))?;
-            let query = block.cross.query.forward(&block.cross_norm.forward(&x)?)?;
-            let query = self.kernels.heads(&Columns::all(query), self.sizes.head_dim())?;
-            let [k, v] = &memory.sound;
+        self.decode_watched(ids, &mut remembered, |layer, query, keys| {
             for [_, head] in heads.iter().filter(|[of, _]| *of == layer) {
-                followed.heads.push(attention_of_head(&query, k, [*head, skipped, places])?);
+                followed.heads.push(attention_of_head(query, keys, [*head, skipped, places])?);
             }
-            let made = self.attend(&[query, k.share()?, v.share()?], &[], false)?;
-            x = block.cross.out.forward_fused(&made, onto(&x))?;
-            x = block.inner.add_to(&x, self.activation)?;
-        }
+            Ok(())
+        })?;
         Ok(followed)
     }
 }

@@ -124,7 +124,7 @@ pub async fn whole(state: &State, order: Order) -> Result<Response> {
 /// The pictures in events, as [`told`](super::told::streamed) has it.
 ///
 /// # Errors
-/// As there.
+/// A failure before the first event.
 pub async fn streamed(state: &State, order: Order, guard: CancelOnDrop) -> Result<Response> {
     told::streamed(state, move |events| order.tell(events), guard).await
 }
