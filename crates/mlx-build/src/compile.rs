@@ -73,6 +73,9 @@ impl Build {
             .cxxflag(format)
             .cxxflag(format!("-include \"{}\"", error_text.display()))
             .define("BUILD_SHARED_LIBS", "OFF")
+            // Its 26 files spend most of their time in MLX's headers, which two read as well.
+            .define("CMAKE_UNITY_BUILD", "ON")
+            .define("CMAKE_UNITY_BUILD_BATCH_SIZE", "13")
             .define("MLX_C_USE_SYSTEM_MLX", "ON")
             .define("MLX_C_BUILD_EXAMPLES", "OFF")
             .define("MLX_DIR", out)

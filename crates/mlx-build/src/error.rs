@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::target::{MLX_VERSION, Target, Variant};
 
+/// The way on for a machine that no MLX is made for.
+const WITHOUT_MLX: &str = "without MLX build inference-core, inference-text, inference-server, hub, \
+     the facade ml and the example echo-backend (cargo build -p NAME), for an engine of your own";
+
 /// Why MLX could not be found, fetched or compiled against.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -15,7 +19,7 @@ pub enum Error {
         name: String,
     },
     /// No operating system for which MLX exists.
-    #[error("MLX does not run on {os}; it runs on macos and linux")]
+    #[error("MLX does not run on {os}; it runs on macos and linux; {WITHOUT_MLX}")]
     UnsupportedOs {
         /// The name of the operating system.
         os: String,
@@ -24,7 +28,7 @@ pub enum Error {
     #[error(
         "there is no prebuilt MLX {MLX_VERSION} {variant} for {target}, only for {available}; \
          choose another variant with MLX_VARIANT, name an installed MLX in MLX_ROOT, \
-         or run `cargo xtask build-mlx --from-source DIR`"
+         or run `cargo xtask build-mlx --from-source DIR`; {WITHOUT_MLX}"
     )]
     NoWheel {
         /// The variant asked for.
@@ -197,7 +201,7 @@ pub enum Error {
 
 impl Error {
     /// Names the file and the action in an error of the file system.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, path: path.to_owned(), cause }
     }
 }

@@ -73,7 +73,7 @@ void check_nccl(int result, const char* what) {
 
 constexpr int BYTES = 1;
 
-std::optional<int> type_of(Dtype dtype) {
+std::optional<int> nccl_type(Dtype dtype) {
   constexpr int HALF = 6, FLOAT = 7, BFLOAT = 9;
   if (dtype == float32) {
     return FLOAT;
@@ -150,7 +150,7 @@ class NcclGroup : public distributed::detail::GroupImpl, public std::enable_shar
 
   void send_sum(Address from, Address to, size_t count, Dtype dtype, bool overlaps, Handle stream) {
     constexpr int SUM = 0;
-    auto type = type_of(dtype);
+    auto type = nccl_type(dtype);
     if (!type) {
       refuse("sum floats alone");
     }
@@ -263,7 +263,7 @@ NcclGroup* group_of_sum(Primitive& primitive) {
 }
 
 bool sums(Dtype dtype) {
-  return type_of(dtype).has_value();
+  return nccl_type(dtype).has_value();
 }
 
 bool sums_by_kernel(const NcclGroup& group, size_t count, Dtype dtype) {

@@ -24,7 +24,7 @@ constexpr long long MOST_SMALL = SMALL_THREADS * SMALL_BLOCKS * UNIT;
 // More is summed in parts.
 constexpr long long MOST = 16 << 20;
 
-struct Memory {
+struct PeerMemory {
   int (*take)(Address* address, size_t bytes);
   int (*fill)(Address address, unsigned char value, size_t bytes);
   int (*take_host)(void** memory, size_t bytes, unsigned flags);
@@ -36,9 +36,9 @@ struct Memory {
 };
 
 // All of it, or an error.
-const Memory& memory() {
-  static const std::optional<Memory> found = []() -> std::optional<Memory> {
-    Memory all{};
+const PeerMemory& memory() {
+  static const std::optional<PeerMemory> found = []() -> std::optional<PeerMemory> {
+    PeerMemory all{};
     auto find = [](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
       return function != nullptr;

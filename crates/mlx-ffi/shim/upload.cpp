@@ -37,7 +37,7 @@ struct Uploaded {
 thread_local Uploaded uploaded;
 
 // The buffers of what was uploaded, by any thread: the host may not read them before the upload's event.
-class Buffers {
+class UploadBuffers {
  public:
   void add(const void* buffer) {
     std::lock_guard lock(mutex_);
@@ -60,8 +60,8 @@ class Buffers {
 };
 
 // Arrays may be given back until the process ends.
-Buffers& buffers() {
-  static auto* all = new Buffers;
+UploadBuffers& buffers() {
+  static auto* all = new UploadBuffers;
   return *all;
 }
 
