@@ -91,6 +91,10 @@ pub(crate) trait Kernel: Sized {
         self.run::<true>()
     }
 
+    /// True for a [`run_avx512`](Kernel::run_avx512) of its own. Others are compiled once for both.
+    #[cfg(target_arch = "x86_64")]
+    const HAS_AVX512: bool = false;
+
     /// Runs it with AVX-512, VBMI and BF16, for which it may have instructions of its own.
     ///
     /// # Safety
@@ -98,7 +102,8 @@ pub(crate) trait Kernel: Sized {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn run_avx512(self) -> Self::Output {
-        self.run::<true>()
+        // SAFETY: the caller's promise is the greater one.
+        unsafe { self.run_avx512f() }
     }
 }
 
@@ -113,9 +118,9 @@ pub(crate) unsafe fn run_at<K: Kernel>(level: Level, kernel: K) -> K::Output {
         // SAFETY: the caller's promise.
         Level::Avx2 => unsafe { run_avx2(kernel) },
         // SAFETY: the caller's promise.
-        Level::Avx512f => unsafe { run_avx512f(kernel) },
+        Level::Avx512 | Level::Amx if const { K::HAS_AVX512 } => unsafe { run_avx512(kernel) },
         // SAFETY: the caller's promise.
-        Level::Avx512 | Level::Amx => unsafe { run_avx512(kernel) },
+        Level::Avx512f | Level::Avx512 | Level::Amx => unsafe { run_avx512f(kernel) },
     }
 }
 

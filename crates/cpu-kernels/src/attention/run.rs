@@ -213,6 +213,9 @@ impl Kernel for Products<'_> {
     }
 
     #[cfg(target_arch = "x86_64")]
+    const HAS_AVX512: bool = true;
+
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn run_avx512(self) {
         // SAFETY: the caller's promise.
@@ -245,6 +248,9 @@ impl Kernel for Values<'_> {
     unsafe fn run_avx512f(self) {
         vectors::add_values::<Avx512f>(self.task, self.tile, self.mix, self.acc);
     }
+
+    #[cfg(target_arch = "x86_64")]
+    const HAS_AVX512: bool = true;
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]

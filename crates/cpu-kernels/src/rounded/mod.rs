@@ -188,6 +188,8 @@ struct Work<'a, const SIZE: usize> {
 impl<const SIZE: usize> Work<'_, SIZE> {
     fn run<const KIND: u8>(self, dots: Dots) {
         match dots {
+            // Not compiled for words, which `takes_words` leaves to others there.
+            Dots::Plain if const { SIZE == 2 } => {}
             Dots::Plain => {
                 self.by::<plain::Plain<SIZE, { cfg!(target_arch = "aarch64") }>, KIND, false>()
             }
