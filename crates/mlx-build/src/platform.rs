@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::Error;
 use crate::linkage::{LINUX, Linkage, MACOS};
-use crate::target::{Target, Variant};
+use crate::target::{Release, Target, Variant};
 
 impl FromStr for Variant {
     type Err = Error;
@@ -27,8 +27,8 @@ pub struct Platform {
     pub os: &'static str,
     /// Processor, as in `target_arch`.
     pub arch: &'static str,
-    /// The oldest major release of the operating system that runs it; 0 is any.
-    pub min_os: u32,
+    /// The oldest release of the operating system that runs it; 0.0 is any.
+    pub min_os: Release,
     /// The Python package.
     pub package: &'static str,
     /// The platform tag in the wheel's name.
@@ -70,19 +70,20 @@ pub const PLATFORMS: &[Platform] = &[
         ..CUDA
     },
     Platform {
-        min_os: 14,
+        min_os: Release::new(14, 0),
         tag: "macosx_14_0_arm64",
         sha256: "3825fff379dbc107dd3413e564a06caeaa24819910ec49c0439e454c06a1b9b8",
         ..METAL
     },
     Platform {
-        min_os: 15,
+        min_os: Release::new(15, 0),
         tag: "macosx_15_0_arm64",
         sha256: "55a369250d220b2cf10213a87a2ac1b1a420608c5b35b1df4e7147ac8e32f121",
         ..METAL
     },
     Platform {
-        min_os: 26,
+        // Whatever its tag says: its library is built for 26.2.
+        min_os: Release::new(26, 2),
         tag: "macosx_26_0_arm64",
         sha256: "e6abeac9ac5265830c9c1541b6f96e9be37a85c2446763a46ad466c63a3837ab",
         ..METAL
@@ -94,7 +95,7 @@ const CPU: Platform = Platform {
     variant: Variant::Cpu,
     os: "linux",
     arch: "",
-    min_os: 0,
+    min_os: Release::new(0, 0),
     package: "mlx-cpu",
     tag: "",
     sha256: "",
@@ -182,7 +183,10 @@ impl Platform {
 mod tests {
     use super::*;
 
-    fn wheel(variant: Variant, os: &str, arch: &str, os_version: u32) -> Result<String, Error> {
+    /// The release of systems whose wheels do not ask for one.
+    const ANY: Release = Release::new(0, 0);
+
+    fn wheel(variant: Variant, os: &str, arch: &str, os_version: Release) -> Result<String, Error> {
         let target = Target { os: os.to_owned(), arch: arch.to_owned(), os_version };
         let found = Platform::find(PLATFORMS, variant, &target)?;
         Ok(format!("{} {}", found.package, found.tag))
@@ -191,14 +195,45 @@ mod tests {
     #[test]
     fn every_machine_gets_its_wheel() {
         let cases = [
-            (Variant::Cpu, "linux", "x86_64", 0, "mlx-cpu manylinux_2_35_x86_64"),
-            (Variant::Cpu, "linux", "aarch64", 0, "mlx-cpu manylinux_2_35_aarch64"),
-            (Variant::Cuda, "linux", "x86_64", 0, "mlx-cuda-13 manylinux_2_35_x86_64"),
-            (Variant::Cuda, "linux", "aarch64", 0, "mlx-cuda-13 manylinux_2_35_aarch64"),
-            (Variant::Metal, "macos", "aarch64", 14, "mlx-metal macosx_14_0_arm64"),
-            (Variant::Metal, "macos", "aarch64", 15, "mlx-metal macosx_15_0_arm64"),
-            (Variant::Metal, "macos", "aarch64", 26, "mlx-metal macosx_26_0_arm64"),
-            (Variant::Metal, "macos", "aarch64", 27, "mlx-metal macosx_26_0_arm64"),
+            (Variant::Cpu, "linux", "x86_64", ANY, "mlx-cpu manylinux_2_35_x86_64"),
+            (Variant::Cpu, "linux", "aarch64", ANY, "mlx-cpu manylinux_2_35_aarch64"),
+            (Variant::Cuda, "linux", "x86_64", ANY, "mlx-cuda-13 manylinux_2_35_x86_64"),
+            (Variant::Cuda, "linux", "aarch64", ANY, "mlx-cuda-13 manylinux_2_35_aarch64"),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(14, 0),
+                "mlx-metal macosx_14_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(15, 0),
+                "mlx-metal macosx_15_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(26, 1),
+                "mlx-metal macosx_15_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(26, 2),
+                "mlx-metal macosx_26_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(27, 0),
+                "mlx-metal macosx_26_0_arm64",
+            ),
         ];
         for (variant, os, arch, os_version, expected) in cases {
             assert_eq!(wheel(variant, os, arch, os_version).unwrap(), expected);
@@ -208,15 +243,16 @@ mod tests {
     #[test]
     fn a_machine_without_a_wheel_is_told_which_exist() {
         for (variant, os, arch, os_version, there) in [
-            (Variant::Metal, "macos", "aarch64", 13, "macosx_14_0_arm64"),
-            (Variant::Metal, "macos", "x86_64", 15, "macosx_14_0_arm64"),
-            (Variant::Metal, "linux", "x86_64", 0, "macosx_26_0_arm64"),
-            (Variant::Cpu, "macos", "aarch64", 15, "manylinux_2_35_aarch64"),
-            (Variant::Cuda, "windows", "x86_64", 0, "manylinux_2_35_x86_64"),
+            (Variant::Metal, "macos", "aarch64", Release::new(13, 0), "macosx_14_0_arm64"),
+            (Variant::Metal, "macos", "x86_64", Release::new(15, 0), "macosx_14_0_arm64"),
+            (Variant::Metal, "linux", "x86_64", ANY, "macosx_26_0_arm64"),
+            (Variant::Cpu, "macos", "aarch64", Release::new(15, 0), "manylinux_2_35_aarch64"),
+            (Variant::Cuda, "windows", "x86_64", ANY, "manylinux_2_35_x86_64"),
         ] {
             let text = wheel(variant, os, arch, os_version).unwrap_err().to_string();
             assert!(text.contains(os) && text.contains(there), "{text}");
             assert!(text.contains("MLX_ROOT") && text.contains("--from-source"), "{text}");
+            assert!(text.contains("without MLX build inference-core"), "{text}");
         }
     }
 

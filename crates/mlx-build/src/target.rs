@@ -47,14 +47,48 @@ pub struct Target {
     pub os: String,
     /// Processor, as in `target_arch`.
     pub arch: String,
-    /// Major release of the operating system; only macOS has wheels by release.
-    pub os_version: u32,
+    /// Release of the operating system; only macOS has wheels by release.
+    pub os_version: Release,
+}
+
+/// A release of an operating system, such as 26.2; 0.0 where it does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    /// The number before the point.
+    pub major: u32,
+    /// The number behind it.
+    pub minor: u32,
+}
+
+impl Release {
+    /// The release `major.minor`.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
+    /// The release that a text such as `15`, `26.1` or `14.7.1` begins with.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.trim().split('.').map(str::parse);
+        let major = numbers.next()?.ok()?;
+        let minor = numbers.next().map_or(Some(0), Result::ok)?;
+        Some(Self { major, minor })
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.os, self.arch)?;
-        if self.os_version == 0 { Ok(()) } else { write!(f, " {}", self.os_version) }
+        if self.os_version == Release::default() {
+            Ok(())
+        } else {
+            write!(f, " {}", self.os_version)
+        }
     }
 }
 
@@ -69,13 +103,32 @@ impl Target {
     }
 }
 
-/// The major release of macOS to build for, or 0 elsewhere.
-fn macos_release() -> u32 {
+/// The release of macOS to build for, or 0.0 elsewhere.
+fn macos_release() -> Release {
     let wanted = env::var("MACOSX_DEPLOYMENT_TARGET").ok();
     let version = wanted.or_else(|| {
         let output = Command::new("sw_vers").arg("-productVersion").output().ok()?;
         String::from_utf8(output.stdout).ok()
     });
-    let major = version.as_deref().and_then(|text| text.trim().split('.').next());
-    major.and_then(|text| text.parse().ok()).unwrap_or(0)
+    version.as_deref().and_then(Release::parse).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Release;
+
+    #[test]
+    fn releases_are_read_as_systems_write_them() {
+        for (text, expected) in [
+            ("15", Some(Release::new(15, 0))),
+            ("26.1\n", Some(Release::new(26, 1))),
+            ("14.7.1", Some(Release::new(14, 7))),
+            ("", None),
+            ("11.x", None),
+        ] {
+            assert_eq!(Release::parse(text), expected, "{text}");
+        }
+        assert!(Release::new(26, 1) < Release::new(26, 2));
+        assert_eq!(Release::new(26, 2).to_string(), "26.2");
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::platform::PLATFORMS;
+use crate::target::Release;
 use crate::{HOST, fake};
 
 /// A cache folder, a wheel, and a Python whose pip hands the wheel out.
@@ -65,7 +66,11 @@ impl Bench {
             source: Source::Any,
             goal: Goal::Fetched,
             platforms: self.platforms,
-            target: Target { os: "linux".into(), arch: env::consts::ARCH.into(), os_version: 0 },
+            target: Target {
+                os: "linux".into(),
+                arch: env::consts::ARCH.into(),
+                os_version: Release::default(),
+            },
             triple: HOST.to_owned(),
             cache: self.dir.path().join("mlx"),
             manifest_dir: env!("CARGO_MANIFEST_DIR").into(),
