@@ -1,57 +1,108 @@
-//! The page of chats and pictures: one file, served as it is.
+//! The page of chats and pictures: its files, served as they are.
 
-/// The page. It talks to `/v1/models`, `/v1/chat/completions`, `/v1/images/generations` and
-/// `/v1/images/edits` of the server that it comes from, and to nothing else.
-pub const PAGE: &str = include_str!("../page/index.html");
+mod files;
 
-/// The value of the `Content-Security-Policy` header that [`PAGE`] is sent with: its own script and
-/// style, by their hashes, and requests to its own server.
-pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-lV3o0+IP7CoFvAAs8CTZJ/yY7dwCLHXEFOzZlCT/fyQ='; \
-    style-src 'sha256-g0qQ3ouCghHeQGBTls+ELdAk2e6xikg/FXx4x/aGNm0='; \
-    connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-#[cfg(test)]
-mod tests {
-    use base64::Engine;
-    use base64::prelude::BASE64_STANDARD;
-    use sha2::{Digest, Sha256};
+use axum::body::Body;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
 
-    use super::{CONTENT_SECURITY_POLICY, PAGE};
+use files::FILES;
 
-    fn hash(tag: &str) -> String {
-        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-        assert_eq!(PAGE.matches(&open).count(), 1, "the policy has one hash for {tag}");
-        let (_, rest) = PAGE.split_once(&open).expect("the page has the element");
-        let (text, _) = rest.split_once(&close).expect("the element ends");
-        format!("{tag}-src 'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text)))
+/// The page. It talks to its own server, and to nothing else.
+const INDEX: &[u8] = include_bytes!("../page/index.html");
+
+/// The value of `Content-Security-Policy` of all files: scripts, styles, fonts and requests of its
+/// own server alone, none of them inline, and no text that becomes HTML or a script.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    font-src 'self'; connect-src 'self'; img-src data: blob:; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+    trusted-types 'none'";
+
+/// The path below which the files of the page are.
+pub const FOLDER: &str = "/page/";
+
+/// A file of the page with what its response says of it.
+#[derive(Debug)]
+struct File {
+    bytes: &'static [u8],
+    media_type: &'static str,
+    tag: HeaderValue,
+}
+
+impl File {
+    fn new(path: &str, bytes: &'static [u8]) -> File {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let tag = format!("\"{:016x}\"", hasher.finish());
+        let tag = HeaderValue::from_str(&tag).expect("figures and quotes are a header's");
+        File { bytes, media_type: media_type(path), tag }
     }
 
-    #[test]
-    fn the_policy_allows_the_pages_own_script_and_style() {
-        for tag in ["script", "style"] {
-            let hash = hash(tag);
-            assert!(CONTENT_SECURITY_POLICY.contains(&hash), "the policy must have {hash}");
+    /// The file, or 304 where the client says that it has this version.
+    fn response(&self, headers: &HeaderMap) -> Response {
+        let known = headers.get_all(IF_NONE_MATCH).iter().any(|tag| tag == self.tag);
+        let (status, body) = match known {
+            true => (StatusCode::NOT_MODIFIED, Body::empty()),
+            false => (StatusCode::OK, Body::from(self.bytes)),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(ETAG, self.tag.clone());
+        // Another version of the program has other files under the same names.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if !known {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type));
         }
-    }
-
-    /// The page has nothing that the policy would block.
-    #[test]
-    fn the_page_names_nothing_foreign_and_parses_no_html() {
-        for part in [
-            "src=\"",
-            "@import",
-            "url(\"http",
-            "innerHTML",
-            "outerHTML",
-            "insertAdjacentHTML",
-            "document.write",
-            "eval(",
-            " onclick=",
-            " style=",
-            "import(",
-        ] {
-            assert!(!PAGE.contains(part), "the page has {part}");
-        }
+        response
     }
 }
+
+/// The page and its files.
+#[derive(Debug)]
+pub struct Page {
+    index: File,
+    files: HashMap<&'static str, File>,
+}
+
+impl Page {
+    /// All files, with their tags.
+    pub fn new() -> Page {
+        let files = FILES.iter().map(|(path, bytes)| (*path, File::new(path, bytes)));
+        Page { index: File::new("index.html", INDEX), files: files.collect() }
+    }
+
+    /// Answers with the page itself.
+    pub fn index(&self, headers: &HeaderMap) -> Response {
+        self.index.response(headers)
+    }
+
+    /// Answers with the file of that path; `None` where there is no such file.
+    pub fn file(&self, path: &str, headers: &HeaderMap) -> Option<Response> {
+        let path = path.strip_prefix(FOLDER)?;
+        self.files.get(path).map(|file| file.response(headers))
+    }
+}
+
+/// The media type by a file's ending.
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("woff2") => "font/woff2",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{DefaultBodyLimit, Request, State as Shared};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
@@ -14,8 +14,7 @@ use crate::http::address::{Paths, clipped};
 use crate::http::guard::{Guard, guard};
 use crate::http::ignored::telling_ignored;
 use crate::http::path::Name;
-use crate::http::response::text_response;
-use crate::page::{CONTENT_SECURITY_POLICY, PAGE};
+use crate::page::Page;
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::llama_server::{completion, facts};
@@ -42,6 +41,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(state), telling_ignored))
         .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
+        .layer(Extension(Arc::new(Page::new())))
         .layer(Extension(Arc::clone(&paths)))
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.
@@ -58,7 +58,8 @@ pub fn router(state: &Arc<State>) -> Router {
 /// Each path with what answers there.
 fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
     let mut routes = vec![
-        ("/", read(get(page))),
+        ("/", read(get(index))),
+        ("/page/{*file}", read(get(file_of_page))),
         ("/health", read(get(health::health))),
         ("/metrics", read(get(health::metrics))),
         ("/openapi.json", read(get(openapi::serve))),
@@ -157,11 +158,15 @@ fn no_path(paths: &Paths, request: &Request) -> ApiError {
     ApiError::not_found(clipped(path), paths.nearest(path).as_deref())
 }
 
-async fn page() -> Response {
-    let mut response = text_response(StatusCode::OK, "text/html; charset=utf-8", PAGE);
-    let headers = response.headers_mut();
-    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
-    headers.insert("content-security-policy", policy);
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
+async fn index(Extension(page): Extension<Arc<Page>>, headers: HeaderMap) -> Response {
+    page.index(&headers)
+}
+
+async fn file_of_page(
+    Extension(page): Extension<Arc<Page>>,
+    Extension(paths): Extension<Arc<Paths>>,
+    request: Request,
+) -> Result<Response> {
+    let file = page.file(request.uri().path(), request.headers());
+    file.ok_or_else(|| no_path(&paths, &request))
 }

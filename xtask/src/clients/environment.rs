@@ -46,7 +46,7 @@ impl Environment {
                 program: home.join("venv").join("bin/python"),
                 args: vec![folder.join("check.py").into()],
             },
-            // Node looks for packages beside the script, so that a copy of it goes there.
+            // Node looks for packages beside the scripts, so that copies of them go there.
             Environment::Node(_) => {
                 Script { program: "node".into(), args: vec![home.join("check.mjs").into()] }
             }
@@ -65,10 +65,23 @@ impl Environment {
             fs::write(&stamp, wanted)?;
         }
         if let Environment::Node(_) = self {
-            fs::copy(folder.join("check.mjs"), home.join("check.mjs"))?;
+            copy_scripts(folder, home)?;
         }
         Ok(Prepared::Ready(script))
     }
+}
+
+/// Copies the scripts of `folder`, `check.mjs` and those that it imports.
+fn copy_scripts(folder: &Path, home: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let script = entry?.path();
+        if script.extension().is_some_and(|ending| ending == "mjs")
+            && let Some(name) = script.file_name()
+        {
+            fs::copy(&script, home.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn install_python(list: &Path, venv: &Path) -> Result<Option<Prepared>> {

@@ -25,10 +25,11 @@ use super::timed_io::Ending;
 use super::unread::Unread;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
+use crate::page;
 use crate::run::state::State;
 
-/// Paths that need no key: they tell nothing that is secret, and a page cannot send one before it
-/// is loaded.
+/// Paths that need no key, beside the page's files: they tell nothing that is secret, and a page
+/// cannot send one before it is loaded.
 const OPEN: [&str; 3] = ["/", "/health", "/openapi.json"];
 
 /// The header that carries a request's id.
@@ -160,7 +161,8 @@ fn admit(config: &Config, request: &Request) -> Result<Passed> {
     if request.method() == Method::OPTIONS && origin.is_some() && asks {
         return Ok(Passed::Preflight);
     }
-    let open = OPEN.contains(&request.uri().path());
+    let path = request.uri().path();
+    let open = OPEN.contains(&path) || path.starts_with(page::FOLDER);
     if !open && !config.keys.is_empty() {
         check_key(config, request.headers())?;
     }

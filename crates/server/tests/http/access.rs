@@ -25,7 +25,7 @@ fn a_key_opens_what_is_not_public() {
         assert_eq!(status("/metrics", wrong), 401, "{wrong:?}");
         assert_eq!(status("/nowhere", wrong), 401, "{wrong:?}");
     }
-    for open in ["/health", "/", "/openapi.json"] {
+    for open in ["/health", "/", "/page/main.js", "/page/vendor/katex/katex.js", "/openapi.json"] {
         assert_eq!(status(open, ""), 200, "{open}");
     }
     let answer = Client::connect(server.address).get("/v1/models");

@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
+use crate::client::Client;
 use fake_model::FakeModel as Fake;
 
 #[test]
@@ -109,8 +110,28 @@ fn the_served_model_tells_what_it_honours() {
 }
 
 #[test]
-fn the_page_lists_the_endpoints() {
-    let page = TestServer::start().get("/");
+fn the_page_and_its_files_are_there() {
+    let server = TestServer::start();
+    let page = server.get("/");
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(page.text.contains("/v1/chat/completions"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("script-src 'self';"), "{policy}");
+    for (path, media_type, part) in [
+        ("/page/main.js", "text/javascript; charset=utf-8", "import"),
+        ("/page/answers.js", "text/javascript; charset=utf-8", "v1/chat/completions"),
+        ("/page/style.css", "text/css; charset=utf-8", "--paper"),
+        ("/page/vendor/katex/LICENSE", "text/plain; charset=utf-8", "MIT"),
+    ] {
+        let file = server.get(path);
+        assert_eq!((file.status, file.header("content-type")), (200, Some(media_type)), "{path}");
+        assert_eq!(file.header("content-security-policy"), Some(policy), "{path}");
+        assert!(file.text.contains(part), "{path}");
+        let tag = file.header("etag").unwrap();
+        let again =
+            Client::connect(server.address).request("GET", path, &[("if-none-match", tag)], "");
+        assert_eq!((again.status, again.text.as_str()), (304, ""), "{path}");
+    }
+    for path in ["/page/nothing.js", "/page/", "/page", "/page/../Cargo.toml"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
 }

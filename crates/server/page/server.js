@@ -1,0 +1,185 @@
+/* The server: its state, its models, and requests to it. */
+
+import { $, banner, emit, h, iconButton, menu, on, short, toast, unbanner } from "./dom.js";
+import { saveSettings, settings } from "./settings.js";
+
+/** An address of the server that this page came from, also below a proxy's path. */
+export const address = (path) => new URL(path, document.baseURI).href;
+export const headers = () => ({ "Content-Type": "application/json", ...(settings.key && { Authorization: "Bearer " + settings.key }) });
+
+/** A refusal by the server, with its status and its `code`. */
+export class Refusal extends Error {
+  constructor(status, code, message) {
+    super(message);
+    Object.assign(this, { status, code });
+  }
+}
+
+export async function refusal(response) {
+  const text = await response.text().catch(() => "");
+  let { code, message } = { code: "", message: text.slice(0, 500) };
+  try { ({ code, message } = JSON.parse(text).error); } catch { /* not JSON: the text itself */ }
+  return new Refusal(response.status, code || "", message || `The server answered ${response.status}.`);
+}
+
+/** The data of server-sent events, one after the other. */
+export async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    const lines = (rest + (value || "")).split("\n");
+    rest = done ? "" : lines.pop();
+    for (const line of lines) if (line.startsWith("data:")) yield line.slice(5).trim();
+    if (done) return;
+  }
+}
+
+/* Its state: `up`, `loading`, `down`, or `key` where it wants one. */
+
+export const server = { state: "connecting", models: new Map(), painters: new Map(), tab: "talk" };
+
+const WORDS = {
+  up: ["Connected", ""], loading: ["The model is being loaded", "Loading the model…"],
+  down: ["The server does not answer. It is asked again every few seconds.", "No connection"], key: ["The server wants an API key", "A key is wanted"],
+};
+
+let waiters = [];
+function become(state) {
+  const was = server.state;
+  server.state = state;
+  $("dot").className = "dot " + state;
+  $("dot").title = WORDS[state][0];
+  if (state === "key") banner("key", "This server wants an API key.", ["Enter the key", () => emit("key-wanted")]);
+  else unbanner("key");
+  if (state === "down" && was !== "connecting") banner("down", "The server does not answer. It is asked again every few seconds; what you have written stays.");
+  else if (state !== "down") unbanner("down");
+  if (state === "up") {
+    for (const wake of waiters) wake();
+    waiters = [];
+  }
+  if (was !== state) emit("server", state);
+}
+
+/** Resolves when the server is ready; rejects where `signal` ends the wait. */
+export function untilReady(signal) {
+  refresh();
+  return new Promise((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")), { once: true });
+    waiters.push(resolve);
+  });
+}
+
+/** Asks for the state and the models, now and every few seconds. */
+export async function refresh() {
+  clearTimeout(refresh.timer);
+  const turn = refresh.turn = (refresh.turn || 0) + 1;
+  let state;
+  try {
+    state = await ask();
+  } catch {
+    state = "down";
+  }
+  if (turn !== refresh.turn) return;
+  become(state);
+  showModels();
+  clearTimeout(refresh.timer);
+  // Others load and unload models, too. A page that nobody sees asks only for what an answer of it waits for.
+  if (state !== "up") refresh.timer = setTimeout(refresh, document.hidden && !waiters.length ? 20000 : 1500);
+  else if (!document.hidden) refresh.timer = setTimeout(refresh, server.models.size + server.painters.size > 1 ? 15000 : 30000);
+}
+
+async function ask() {
+  const response = await fetch(address("v1/models"), { headers: headers(), cache: "no-store" });
+  if (response.status === 401) return "key";
+  if (response.ok) {
+    const { data } = await response.json();
+    const named = (list) => new Map(list.map((model) => [String(model.id), model]));
+    server.models = named(data.filter((model) => !model.output_modalities || model.output_modalities.includes("text")));
+    server.painters = named(data.filter((model) => model.output_modalities?.includes("image")));
+    emit("models");
+  }
+  // A server with one model refuses requests until it is there; several are loaded as they are asked for.
+  const all = [...server.models.values(), ...server.painters.values()];
+  if (response.ok && !(all.length === 1 && isWaiting(all[0]))) return "up";
+  const health = await fetch(address("health"), { cache: "no-store" });
+  if (health.ok) return response.ok ? "up" : "loading";
+  const { status } = await health.json().catch(() => ({}));
+  return status === "draining" ? "down" : status === "loading" ? "loading" : response.ok ? "up" : "down";
+}
+
+/* The choice of a model. */
+
+export const offered = () => server.tab === "studio" ? server.painters : server.models;
+export const modelName = () => $("model").value;
+export const chosenModel = () => offered().get(modelName());
+export const sees = () => Boolean(chosenModel()?.input_modalities?.includes("image"));
+export const isWaiting = (model) => Boolean(model?.state && model.state !== "loaded");
+const size = (bytes) => bytes >= 2 ** 30 ? (bytes / 2 ** 30).toFixed(1) + " GiB" : Math.ceil(bytes / 2 ** 20) + " MiB";
+
+export function showModels() {
+  const select = $("model");
+  const listed = offered();
+  const ids = [...listed.keys()];
+  if (!ids.length) {
+    select.replaceChildren(h("option", { value: "" }, WORDS[server.state]?.[1] || "No model"));
+    return;
+  }
+  const isTwice = (id) => ids.some((other) => other !== id && short(other) === short(id));
+  const states = { unloaded: "not loaded", unloading: "not loaded", loading: "loading", failed: "failed" };
+  const label = (id) => (isTwice(id) ? id : short(id)) + (states[listed.get(id).state] ? ` · ${states[listed.get(id).state]}` : "");
+  // An open list stays open where the same models have other states.
+  if ([...select.options].map((option) => option.value).join("\n") !== ids.join("\n")) {
+    const before = select.value;
+    const kept = server.tab === "studio" ? settings.painter : settings.model;
+    select.replaceChildren(...ids.map((id) => h("option", { value: id })));
+    if (ids.includes(kept)) select.value = kept;
+    if (before && !ids.includes(before) && server.tab === showModels.tab) toast(`${short(before)} is not served any more. ${short(select.value)} answers now.`);
+  }
+  showModels.tab = server.tab;
+  for (const option of select.options) if (option.textContent !== label(option.value)) option.textContent = label(option.value);
+  const model = chosenModel();
+  select.title = [select.value, model?.bytes && size(model.bytes), model?.max_model_len && `context of ${model.max_model_len} tokens`, model?.error].filter(Boolean).join(" · ");
+  $("model-more").hidden = server.models.size + server.painters.size < 2 || !model?.state;
+  emit("model");
+}
+
+/** Loads the model, or unloads it; Ollama's protocol has a way to ask for that. */
+async function keepLoaded(model, isKept) {
+  toast(isKept ? `${short(model)} is being loaded.` : `${short(model)} is being unloaded.`);
+  setTimeout(refresh, 300);
+  try {
+    const body = { model, messages: [], stream: false, ...(!isKept && { keep_alive: 0 }) };
+    const response = await fetch(address("api/chat"), { method: "POST", headers: headers(), body: JSON.stringify(body) });
+    if (!response.ok) throw await refusal(response);
+    await response.text();
+  } catch (error) {
+    toast(error.message);
+  }
+  refresh();
+}
+
+on("start", () => {
+  $("model").addEventListener("change", () => {
+    settings[server.tab === "studio" ? "painter" : "model"] = modelName();
+    saveSettings();
+    showModels();
+  });
+  const more = $("model-more");
+  more.replaceWith(iconButton("more", "Load or unload the model"));
+  const button = document.querySelector('[aria-label="Load or unload the model"]');
+  button.id = "model-more";
+  button.hidden = true;
+  button.addEventListener("click", () => {
+    const model = chosenModel();
+    const isThere = model.state === "loaded";
+    menu(button, [
+      !isThere && server.tab === "talk" && ["play", "Load now", () => keepLoaded(model.id, true)],
+      isThere && !model.pinned && server.tab === "talk" && ["stop", "Unload", () => keepLoaded(model.id, false)],
+      ["redo", "Ask for the models again", refresh],
+    ]);
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  addEventListener("online", refresh);
+  on("key", refresh);
+});
