@@ -74,6 +74,7 @@ export async function attacks({ url }) {
   await page.getByText("1 conversation imported.").waitFor();
   await page.waitForTimeout(300);
   await clean("a file");
+  assert.deepEqual(faults, [], "nothing was blocked, since nothing tried");
   // And the policy: no script but the page's own runs, and no text becomes HTML.
   const blocked = await page.evaluate(async () => {
     const tried = {};

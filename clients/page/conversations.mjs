@@ -71,8 +71,21 @@ async function versions(page) {
   await article(page, 4).hover();
   await press(page, 4, "Delete this message");
   assert.deepEqual((await texts(page)).slice(3), ["my own words", "answer 5 to three"]);
-  await page.getByRole("button", { name: "Undo" }).click();
+  // When the toast is gone, a line brings it back, until the page is left.
+  await page.locator("#toast").evaluate((node) => { node.hidden = true; });
+  await page.getByRole("button", { name: "Bring it back" }).click();
   assert.equal((await texts(page)).length, 6);
+  await article(page, 4).hover();
+  await press(page, 4, "Delete this message");
+  await page.reload();
+  await page.locator("#dot.up").waitFor();
+  assert.deepEqual((await texts(page)).slice(3), ["my own words", "answer 5 to three"]);
+  await page.waitForFunction(async () => {
+    const database = await new Promise((resolve) => { indexedDB.open("ml").onsuccess = (event) => resolve(event.target.result); });
+    const chats = await new Promise((resolve) => { database.transaction("chats").objectStore("chats").getAll().onsuccess = (event) => resolve(event.target.result); });
+    database.close();
+    return Object.values(chats[0].messages).every(({ content, deleted }) => !deleted || content === "");
+  });
   return address;
 }
 

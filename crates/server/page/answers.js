@@ -67,6 +67,8 @@ async function run(chat, message, goesOn) {
   running.set(chat.id, job);
   writing.add(message.id);
   chats.set(chat.id, chat);
+  // Another tab may have deleted what is gone on with here.
+  if (chat.deleted) change(chat, { deleted: undefined });
   emit("chat", chat);
   emit("end");
   say(job.waits ? "Loading the model" : "Answering");

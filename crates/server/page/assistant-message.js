@@ -1,7 +1,7 @@
 /* An answer: its thoughts, its text, its calls, how it ended, and what can be done with it. */
 
 import { copyButton, emit, h, icon, iconButton, newId, seconds, short, toast } from "./dom.js";
-import { emptyChat, save, writing } from "./conversations.js";
+import { emptyChat, fileData, keepFile, save, writing } from "./conversations.js";
 import { draftOf, keepDraft } from "./drafts.js";
 import { again, againShorter, goOn, running } from "./answers.js";
 import { chosenModel, server } from "./server.js";
@@ -113,12 +113,14 @@ const action = (name, label, run) => h("button", { class: "button", type: "butto
 const context = () => chosenModel()?.max_model_len ? ` (${chosenModel().max_model_len.toLocaleString("en")} tokens)` : "";
 
 /** A new conversation with the question that did not fit. */
-function moveOn(chat, message) {
+async function moveOn(chat, message) {
   const list = messagesOf(chat);
   const at = list.indexOf(message);
   const question = list.slice(0, at).reverse().find(({ role }) => role === "user");
   const fresh = { ...emptyChat(), options: { ...chat.options } };
-  draftOf(fresh.id).text = question?.content || "";
+  const urls = await Promise.all((question?.pictures || []).map(fileData));
+  const pictures = await Promise.all(urls.filter(Boolean).map((url) => keepFile(fresh, url)));
+  Object.assign(draftOf(fresh.id), { text: question?.content || "", files: question?.files || [], pictures });
   keepDraft(fresh.id);
   emit("open", fresh);
 }

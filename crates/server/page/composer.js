@@ -90,6 +90,7 @@ on("start", () => {
   const area = $("prompt");
   if (isTouch()) area.setAttribute("enterkeyhint", "enter");
   area.addEventListener("input", () => {
+    if (!view.current) return;
     draftOf(view.current.id).text = area.value;
     keepDraft(view.current.id);
     grow();
@@ -97,9 +98,11 @@ on("start", () => {
   });
   $("composer").addEventListener("submit", (event) => {
     event.preventDefault();
+    if (!view.current) return;
     if (isBusy(view.current)) stop(view.current); else send();
   });
   area.addEventListener("keydown", (event) => {
+    if (!view.current) return;
     // On a phone the key makes a line, and the button sends.
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && (!isTouch() || event.ctrlKey || event.metaKey)) {
       event.preventDefault();

@@ -2,7 +2,7 @@
 
 import { banner, emit, newId, on, toast, unbanner } from "./dom.js";
 import * as database from "./database.js";
-import { grown, merge, stamp, withoutDeleted } from "./tree.js";
+import { grown, hollow, merge, stamp } from "./tree.js";
 import { settings } from "./settings.js";
 
 /** All of them by their ids, deleted ones too until the page is left. */
@@ -174,31 +174,41 @@ export function bringBack(list) {
   if (list.length === 1) emit("open", list[0]);
 }
 
-async function purge() {
-  for (const chat of [...chats.values()].filter(isDeleted)) {
+/** What was deleted before this page was opened: conversations, and messages of those that stay. */
+function deletedBefore() {
+  const all = [...chats.values()];
+  const messages = all.filter((chat) => !isDeleted(chat)).map((chat) =>
+    [chat, Object.values(chat.messages).filter((message) => message.deleted && message.content)]);
+  return { whole: all.filter(isDeleted), messages: messages.filter(([, list]) => list.length) };
+}
+
+async function purge({ whole, messages }) {
+  // Pictures that were attached to a message which was never sent, nor is being written.
+  const isDraft = (id) => { try { return localStorage.getItem("ml.draft." + id) !== null; } catch { return true; } };
+  for (const id of await database.owners()) if (!chats.has(id) && !isDraft(id) && view.current?.id !== id) await database.forget(id);
+  for (const chat of whole.filter(isDeleted)) {
     chats.delete(chat.id);
     try { localStorage.removeItem("ml.draft." + chat.id); } catch { /* nothing was kept */ }
     await database.forget(chat.id);
     tellOthers({ gone: chat.id });
   }
-  for (const chat of chats.values()) {
-    const gone = Object.values(chat.messages).filter((message) => message.deleted && message.content);
-    if (!gone.length) continue;
-    const files = gone.flatMap((message) => message.pictures || []).filter((id) => !Object.values(chat.messages).some((message) => !message.deleted && message.pictures?.includes(id)));
-    chat.messages = withoutDeleted(chat.messages);
-    await database.put("chats", chat);
-    for (const id of files) await database.remove("files", id);
+  for (const [chat, list] of messages) {
+    const gone = list.filter((message) => message.deleted);
+    for (const message of gone) chat.messages[message.id] = hollow(message);
+    const used = new Set(Object.values(chat.messages).flatMap((message) => message.pictures || []));
+    await save(chat);
+    for (const id of gone.flatMap((message) => message.pictures || [])) if (!used.has(id)) await database.remove("files", id);
   }
   emit("list");
 }
 
-/** What was deleted goes when no other tab is there that offers to undo it. */
+/** What was deleted before goes when no other tab is there that offers to undo it. */
 function purgeIfAlone() {
-  if (![...chats.values()].some((chat) => isDeleted(chat) || Object.values(chat.messages).some((message) => message.deleted && message.content))) return;
-  if (!channel) return void purge();
-  const timer = setTimeout(() => { answered = null; purge(); }, 600);
+  const before = deletedBefore();
+  if (!channel) return void purge(before).catch(tellTrouble);
+  const timer = setTimeout(() => { answered = null; purge(before).catch(tellTrouble); }, 600);
   answered = () => { clearTimeout(timer); answered = null; };
-  tellOthers({ hello: newId() });
+  return tellOthers({ hello: newId() });
 }
 
 /* Pictures of messages. */

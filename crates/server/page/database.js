@@ -58,6 +58,19 @@ export const forget = (id) => inOne(["chats", "files"], "readwrite", async (chat
   for (const key of await result(files.index("chat").getAllKeys(id))) await result(files.delete(key));
 });
 
+/** The conversations that pictures are of. */
+export const owners = () => inOne(["files"], "readonly", (files) => new Promise((resolve, reject) => {
+  const found = [];
+  const request = files.index("chat").openKeyCursor(null, "nextunique");
+  request.onerror = () => reject(request.error);
+  request.onsuccess = () => {
+    const cursor = request.result;
+    if (!cursor) return resolve(found);
+    found.push(cursor.key);
+    return cursor.continue();
+  };
+}));
+
 /** Keeps all records, or none of them. */
 export const putAll = (chats, files) => inOne(["chats", "files"], "readwrite", async (chatStore, fileStore) => {
   for (const file of files) await result(fileStore.put(file));

@@ -102,7 +102,10 @@ async function start() {
   document.addEventListener("visibilitychange", () => { if (document.hidden) emit("leave"); });
   const asking = refresh();
   await Promise.all([load(), loadGallery()]);
+  // What was typed while the conversations were read is kept.
+  const typed = $("prompt").value;
   follow();
+  if (typed && !$("prompt").value) emit("write", typed);
   renderList();
   await asking;
   document.documentElement.dataset.ready = "";

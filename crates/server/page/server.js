@@ -172,10 +172,9 @@ on("start", () => {
   button.hidden = true;
   button.addEventListener("click", () => {
     const model = chosenModel();
-    const isThere = model.state === "loaded";
     menu(button, [
-      !isThere && server.tab === "talk" && ["play", "Load now", () => keepLoaded(model.id, true)],
-      isThere && !model.pinned && server.tab === "talk" && ["stop", "Unload", () => keepLoaded(model.id, false)],
+      ["unloaded", "failed"].includes(model.state) && server.tab === "talk" && ["play", "Load now", () => keepLoaded(model.id, true)],
+      model.state === "loaded" && !model.pinned && server.tab === "talk" && ["stop", "Unload", () => keepLoaded(model.id, false)],
       ["redo", "Ask for the models again", refresh],
     ]);
   });

@@ -62,13 +62,12 @@ export function add(chat, message) {
   const whole = { created: now, updated: now, ...message };
   chat.messages[whole.id] = whole;
   chat.chosen[whole.parent ?? ""] = whole.id;
-  chat.updated = chat.changed = now;
+  chat.updated = now;
   return whole;
 }
 
 export function choose(chat, message) {
   chat.chosen[message.parent ?? ""] = message.id;
-  chat.changed = stamp();
 }
 
 /** Marks a message as changed, so that it wins over what another tab has. */
@@ -88,7 +87,7 @@ export function restore(chat, message) {
 }
 
 /** The place of a message that was deleted, without what it said. */
-const hollow = ({ id, parent, role, created, updated }) => ({ id, parent, role, created, updated, content: "", deleted: true });
+export const hollow = ({ id, parent, role, created, updated }) => ({ id, parent, role, created, updated, content: "", deleted: true });
 
 /** The messages with those that were deleted as mere places, which keep together what follows them. */
 export const withoutDeleted = (messages) =>

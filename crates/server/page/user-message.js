@@ -4,7 +4,7 @@ import { copyButton, emit, h, icon, iconButton, newId } from "./dom.js";
 import { fileData, save } from "./conversations.js";
 import { draftOf } from "./drafts.js";
 import { answer } from "./answers.js";
-import { add } from "./tree.js";
+import { add, stamp } from "./tree.js";
 import { deleteButton, editor, startEdit, switcher } from "./versions.js";
 
 export function pictures(ids, alt) {
@@ -52,7 +52,10 @@ export function userMessage(chat, entry) {
 /** Adds a question to the end of a conversation, and has it answered. */
 export function ask(chat, parent, { text, pictures: ids, files }) {
   const { length } = Object.keys(chat.messages);
-  if (!length && !chat.renamed) chat.title = text.trim().replace(/\s+/g, " ").slice(0, 70) || files[0]?.name || "Picture";
+  if (!length && !chat.renamed) {
+    chat.changed = stamp();
+    chat.title = text.trim().replace(/\s+/g, " ").slice(0, 70) || files[0]?.name || "Picture";
+  }
   add(chat, { id: newId(), parent, role: "user", content: text, ...(ids.length && { pictures: ids }), ...(files.length && { files }) });
   answer(chat);
   emit("list");

@@ -18,7 +18,8 @@ const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"
 /// The package of the program.
 const PACKAGE: &str = "ml-on-mlx";
 
-/// Writes `rust.txt`, with the licences of all crates in the program, and those of MLX.
+/// Writes `rust.txt`, with the licences of all crates in the program, those of MLX, and those of the
+/// libraries in the server's page.
 pub fn write(folder: &Path, mlx_lib: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("rust.txt"), of_crates(&crates()?)?)?;
@@ -39,7 +40,23 @@ pub fn write(folder: &Path, mlx_lib: &Path) -> Result<()> {
         }
     }
     ensure!(found == 1, "{}: {found} wheels of MLX", dist.display());
+    for (name, licence) in of_page()? {
+        copy(&licence, &folder.join(format!("page-{name}.txt")))?;
+    }
     Ok(())
+}
+
+/// The names of the libraries in the server's page, each with the file of its licence.
+fn of_page() -> Result<Vec<(String, PathBuf)>> {
+    let vendor = root().join("crates/server/page/vendor");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&vendor).with_context(|| format!("no {}", vendor.display()))? {
+        let folder = entry?.path();
+        if let Some(name) = folder.file_name().filter(|_| folder.is_dir()) {
+            found.push((name.to_string_lossy().into_owned(), folder.join("LICENSE")));
+        }
+    }
+    Ok(found)
 }
 
 /// A crate that is part of the program.
@@ -144,6 +161,15 @@ fn texts(folder: &Path) -> Result<BTreeSet<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_library_of_the_page_has_its_licence() {
+        let libraries = of_page().unwrap();
+        assert!(!libraries.is_empty());
+        for (name, licence) in libraries {
+            assert!(licence.is_file(), "{name}: no {}", licence.display());
+        }
+    }
 
     #[test]
     fn the_programs_crates_have_licences_that_may_be_shipped() {
