@@ -107,6 +107,12 @@ async function thoughtsAndCalls(stand, page) {
   await ask(page, "think");
   await page.getByText("Thought for").click();
   assert.equal(await page.locator(".thought strong").textContent(), "think");
+  // What was opened stays open when another question follows.
+  await ask(page, "and then?");
+  await page.getByText("Thought for").nth(1).waitFor();
+  await answered(page);
+  assert.equal(await page.locator(".thought[open]").count(), 1);
+  await page.getByRole("button", { name: "Delete this message" }).last().click();
   assert.equal(await page.locator(".call summary code").textContent(), "look_up");
   assert.match(await page.locator(".call pre").textContent(), /"city": "Oslo"/);
   await accessible(page, "thoughts and calls");

@@ -107,6 +107,16 @@ async function drafts(page, address) {
   await page.locator("#dot.up").waitFor();
   assert.equal(await page.locator("#prompt").inputValue(), "a new one");
 
+  // A conversation in between does not cost it, nor does a tab that is closed.
+  await page.getByRole("link", { name: "one" }).click();
+  await page.keyboard.press("Control+k");
+  assert.equal(await page.locator("#prompt").inputValue(), "a new one");
+  const context = page.context();
+  const second = await tab(context, page.url().split("#")[0]);
+  await second.waitForTimeout(900);
+  assert.equal(await second.locator("#prompt").inputValue(), "", "it is another tab's");
+  await second.close();
+
   // Back leads to the conversation before, and a dead address says so.
   await page.goBack();
   assert.equal(page.url(), address);
@@ -195,6 +205,18 @@ async function takenOver(stand) {
   await context.close();
 }
 
+/** What was being written in a tab that is gone is there in the next one. */
+async function orphan(stand) {
+  const context = await profile();
+  const first = await tab(context, stand.url);
+  await first.locator("#prompt").fill("never sent");
+  await first.waitForTimeout(400);
+  await first.close();
+  const second = await tab(context, stand.url);
+  await second.waitForFunction(() => document.querySelector("#prompt").value === "never sent");
+  await context.close();
+}
+
 async function phone(stand) {
   const context = await profile({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true });
   const page = await tab(context, stand.url);
@@ -232,6 +254,7 @@ export async function conversations({ url }) {
   await accessible(page, "in dark");
   await context.close();
   await takenOver(stand);
+  await orphan(stand);
   await phone(stand);
   stand.close();
   return "versions, drafts, addresses, words found, pins, undoing, what was kept before, a phone";

@@ -45,6 +45,13 @@ async function requestFields(stand, page) {
   await page.locator("#dot.up").waitFor();
   await open(page);
   assert.equal(await field(page, "top_k").inputValue(), "40");
+  await save(page);
+  // Esc takes back what was changed.
+  await open(page);
+  await field(page, "top_k").fill("50");
+  await page.keyboard.press("Escape");
+  await open(page);
+  assert.equal(await field(page, "top_k").inputValue(), "40");
   await page.locator("#options").getByRole("button", { name: "Cancel" }).click();
 
   // A preset fills the form, and can be what new conversations begin with.

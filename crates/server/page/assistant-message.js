@@ -18,7 +18,7 @@ const WAITS = {
 /** So long after its last sign an answer of another tab counts as cut, in milliseconds. */
 const SILENCE = 6000;
 
-/** Whether an answer is on its way: here, or in another tab that gave a sign lately. */
+/** Tells whether an answer is on its way: here, or in another tab that gave a sign lately. */
 const isLive = (message) => Boolean(message.running) && (writing.has(message.id) || Date.now() - message.updated < SILENCE);
 
 function toolCall(call) {
@@ -30,8 +30,24 @@ function toolCall(call) {
     h("summary", null, icon("tool"), h("span", null, "Calls ", h("code", null, call.name)), icon("chevron")), h("pre", { tabindex: "0" }, code));
 }
 
-export function assistantMessage(chat, entry, isLast) {
-  const { message } = entry;
+/** The editor of an answer: what is saved is a version of its own. */
+function answerEditor(chat, message) {
+  const kept = (content) => {
+    const { parent, model } = message;
+    add(chat, { id: newId(), role: "assistant", parent, content, model, edited: true });
+    save(chat);
+    emit("chat", chat);
+  };
+  return editor(chat, message, "Edit the answer", [["Save as a version", kept]]);
+}
+
+/** An answer's node, which stays while it grows and when it ends; `update` shows what has changed. */
+export function assistantMessage(chat, message) {
+  const node = h("article", { class: "assistant", "aria-label": "Assistant", "data-id": message.id });
+  if (message.id in draftOf(chat.id).edits) {
+    node.append(answerEditor(chat, message));
+    return { node };
+  }
   const body = h("div", { class: "md" });
   const thoughtBody = h("div", { class: "body md" });
   const thoughtLabel = h("span");
@@ -40,21 +56,18 @@ export function assistantMessage(chat, entry, isLast) {
   const calls = h("div");
   const waitText = h("span", { class: "note" });
   const wait = h("div", { class: "wait", role: "img", "aria-label": "Waiting for the model" }, h("i"), h("i"), h("i"));
-  const node = h("article", { class: "assistant", "aria-label": "Assistant", "data-id": message.id }, thought, body, calls, h("div", { class: "waiting" }, wait, waitText));
-  if (message.id in draftOf(chat.id).edits) {
-    const kept = (content) => {
-      const { parent, model } = message;
-      add(chat, { id: newId(), role: "assistant", parent, content, model, edited: true });
-      save(chat);
-      emit("chat", chat);
-    };
-    node.replaceChildren(editor(chat, message, "Edit the answer", [["Save as a version", kept]]));
-    return { node };
-  }
+  const waiting = h("div", { class: "waiting" }, wait, waitText);
+  node.append(thought, body, calls, waiting);
   const text = growing(body);
   const thoughts = growing(thoughtBody);
-  let wasLive = null;
-  const update = () => {
+  const shown = { text: null, thoughts: null, calls: "", end: "" };
+  let place = null;
+  const showText = (live, name, renderer, source) => {
+    if (live) renderer.show(source); else if (shown[name] !== source) renderer.finish(source);
+    shown[name] = live ? null : source;
+  };
+  const update = (entry = place) => {
+    place = entry;
     const live = isLive(message);
     const job = running.get(chat.id)?.message === message ? running.get(chat.id) : null;
     const isThinking = live && !message.content && !message.calls;
@@ -62,31 +75,28 @@ export function assistantMessage(chat, entry, isLast) {
     thought.classList.toggle("live", Boolean(isThinking));
     thoughtLabel.textContent = isThinking ? "Thinking…" : message.thought !== undefined ? `Thought for ${seconds(message.thought)}` : "Thoughts";
     // What is folded is rendered when it is opened.
-    if (thought.open && !thought.hidden) thoughts[live ? "show" : "finish"](message.reasoning || "");
-    if (live) text.show(message.content); else if (wasLive !== false) text.finish(message.content);
-    wait.parentNode.hidden = !live || Boolean(!job?.waits && (message.content || message.reasoning && mode !== "hidden" || message.calls));
+    if (thought.open && !thought.hidden) showText(live, "thoughts", thoughts, message.reasoning);
+    showText(live, "text", text, message.content);
+    waiting.hidden = !live || Boolean(!job?.waits && (message.content || message.reasoning && mode !== "hidden" || message.calls));
     waitText.textContent = job?.waits ? WAITS[job.waits] : live && !job ? "Another tab is getting this answer." : "";
-    if (message.calls?.length) calls.replaceChildren(...message.calls.filter(Boolean).map(toolCall));
-    if (wasLive === null || wasLive !== live) finish(live);
-    wasLive = live;
-  };
-  const finish = (live) => {
+    const told = JSON.stringify(message.calls || []);
+    if (shown.calls !== told) calls.replaceChildren(...(message.calls || []).filter(Boolean).map(toolCall));
+    shown.calls = told;
+    const end = JSON.stringify([live || message.updated, entry.isLast, entry.place, entry.versions.length]);
+    if (shown.end === end) return;
+    shown.end = end;
     for (const old of node.querySelectorAll(":scope > .end")) old.remove();
-    if (live) {
-      // An answer of another tab that gives no more signs is shown as cut.
-      if (!writing.has(message.id)) setTimeout(() => { if (node.isConnected) update(); }, SILENCE);
-      return;
-    }
-    node.append(...ending(chat, entry, isLast));
+    if (!live) node.append(...ending(chat, entry));
+    // An answer of another tab that gives no more signs is shown as cut.
+    else if (!writing.has(message.id)) setTimeout(() => { if (node.isConnected) update(); }, SILENCE);
   };
-  thought.addEventListener("toggle", update);
-  update();
+  thought.addEventListener("toggle", () => { if (place) update(); });
   return { node, update };
 }
 
 /** The notes and buttons below an answer that ended. */
-function ending(chat, entry, isLast) {
-  const { message } = entry;
+function ending(chat, entry) {
+  const { message, isLast } = entry;
   const isCut = Boolean(message.running);
   const isFull = message.code === "context_length_exceeded" || message.finish === "length" && message.stats?.total >= (server.models.get(message.model)?.max_model_len || Infinity);
   const mayGoOn = isLast && message.content && !message.calls && (isCut || message.stopped || message.error || message.finish === "length" && !isFull);

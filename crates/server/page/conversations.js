@@ -206,7 +206,11 @@ async function purge({ whole, messages }) {
 function purgeIfAlone() {
   const before = deletedBefore();
   if (!channel) return void purge(before).catch(tellTrouble);
-  const timer = setTimeout(() => { answered = null; purge(before).catch(tellTrouble); }, 600);
+  const timer = setTimeout(() => {
+    answered = null;
+    emit("alone");
+    purge(before).catch(tellTrouble);
+  }, 600);
   answered = () => { clearTimeout(timer); answered = null; };
   return tellOthers({ hello: newId() });
 }

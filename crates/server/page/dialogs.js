@@ -16,6 +16,7 @@ on("start", () => {
   $("settings-open").addEventListener("click", () => {
     form.elements.key.value = settings.key;
     form.elements.theme.value = settings.theme;
+    $("settings").returnValue = "";
     $("settings").showModal();
   });
   $("settings").addEventListener("close", () => {
@@ -37,6 +38,7 @@ on("start", () => {
   on("key-wanted", () => {
     if ($("key").open) return;
     key.value = settings.key;
+    $("key").returnValue = "";
     $("key").showModal();
   });
   $("key").addEventListener("close", () => {

@@ -18,6 +18,11 @@ export function draftOf(id) {
   return drafts.get(id);
 }
 
+/** The conversations that have a draft. */
+export function draftIds() {
+  try { return Object.keys(localStorage).filter((key) => key.startsWith(PREFIX)).map((key) => key.slice(PREFIX.length)); } catch { return []; }
+}
+
 function write(id) {
   const draft = drafts.get(id);
   const isEmpty = !draft.text && !draft.pictures.length && !draft.files.length && !Object.keys(draft.edits).length;

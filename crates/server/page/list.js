@@ -49,6 +49,12 @@ function row(chat, snippet) {
   const isActive = chat.id === view.current?.id;
   if (renaming?.chat === chat) return h("li", { class: isActive && "active" }, renaming.input);
   const isBusy = running.has(chat.id);
+  // With a key of the browser's held, the link opens where that key says.
+  const onclick = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    emit("open", chat);
+  };
   const more = iconButton("more", `Options of ${chat.title}`, () => menu(more, [
     ["pen", "Rename", () => rename(chat)],
     ["pin", chat.pinned ? "Unpin" : "Pin", () => change(chat, { pinned: chat.pinned ? undefined : true })],
@@ -57,7 +63,7 @@ function row(chat, snippet) {
     ["trash", "Delete", () => removeChats([chat]), "danger"],
   ]), "more");
   return h("li", { class: isActive && "active" },
-    h("a", { class: "open", href: "#/c/" + chat.id, title: chat.title, "aria-current": isActive && "true" },
+    h("a", { class: "open", href: "#/c/" + chat.id, title: chat.title, "aria-current": isActive && "true", onclick },
       chat.pinned && icon("pin"), h("span", null, chat.title), snippet && h("small", null, snippet)),
     isBusy && h("span", { class: "busy", role: "img", "aria-label": "Being answered", title: "Being answered" }), more);
 }
@@ -102,9 +108,17 @@ export function renderList() {
   $("search").hidden = !sorted.length && !words;
 }
 
+/** Draws the list once for all that happens at the same time. */
+let isDue = false;
+function renderSoon() {
+  if (isDue) return;
+  isDue = true;
+  queueMicrotask(() => { isDue = false; renderList(); });
+}
+
 on("start", () => {
-  on("list", renderList);
-  on("rendered", renderList);
+  on("list", renderSoon);
+  on("rendered", renderSoon);
   $("search").addEventListener("input", () => { words = $("search").value.trim(); renderList(); });
   $("search").addEventListener("keydown", (event) => {
     if (event.key === "Escape") { event.stopPropagation(); $("search").value = words = ""; renderList(); }

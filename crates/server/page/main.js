@@ -2,6 +2,7 @@
 
 import { $, drawIcons, emit, isTouch, menu, on, toast } from "./dom.js";
 import { chats, emptyChat, isDeleted, load, view } from "./conversations.js";
+import { draftIds } from "./drafts.js";
 import { loadGallery } from "./gallery.js";
 import { refresh, server } from "./server.js";
 import { download } from "./transfer.js";
@@ -52,8 +53,7 @@ function open(chat) {
 function follow() {
   const id = asked();
   if (!id) return show(unsent());
-  if (view.current?.id === id) return show(view.current);
-  const chat = chats.get(id);
+  const chat = view.current?.id === id ? view.current : chats.get(id);
   if (chat && !isDeleted(chat)) {
     if (server.tab !== "talk" && view.current) toTab("talk");
     return show(chat);
@@ -63,10 +63,14 @@ function follow() {
   return toast(chat ? "This conversation was deleted." : "This conversation is not in this browser.");
 }
 
-function startNew() {
-  const chat = view.current && isEmpty(view.current) ? view.current : fresh();
-  chat.options = view.current === chat ? chat.options : emptyChat().options;
-  open(chat);
+/** The new conversation that nothing was sent in yet, with its draft. */
+const startNew = () => open(view.current && isEmpty(view.current) ? view.current : unsent());
+
+/** What was being written in a tab that is gone: it is shown where nothing else is begun. */
+function adoptDraft() {
+  if (!isEmpty(view.current) || asked() || $("prompt").value) return;
+  const id = draftIds().find((one) => !chats.has(one) && one !== view.current.id);
+  if (id) open(emptyChat(id));
 }
 
 function toggleDrawer(isShown, movesFocus = true) {
@@ -88,6 +92,7 @@ async function start() {
   emit("start");
   on("open", open);
   on("new", startNew);
+  on("alone", adoptDraft);
   on("drawer", toggleDrawer);
   // The first message makes a new conversation one that has an address.
   on("sent", (chat) => { if (!asked()) history.replaceState(null, "", addressOf(chat.id)); });

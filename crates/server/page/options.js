@@ -41,6 +41,7 @@ function open() {
   $("preset-name").value = "";
   showPresets();
   $("as-default").checked = false;
+  $("options").returnValue = "";
   $("options").showModal();
 }
 

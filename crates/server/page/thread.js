@@ -33,13 +33,10 @@ const welcome = () => h("div", { id: "empty" }, h("h1", null, "What is on your m
   h("div", { class: "ideas" }, IDEAS.map(([name, text]) =>
     h("button", { type: "button", onclick: () => emit("write", text) }, h("b", null, name), h("span", null, text)))));
 
-/** All that the node of a message is made of; where it is the same, the node stays. */
-function signature(chat, { message, place, versions }, isLast) {
-  const isLive = Boolean(message.running);
-  return JSON.stringify([
-    isLive ? "live" : message.updated, place, versions.length, isLast, running.get(chat.id)?.message === message,
-    message.id in draftOf(chat.id).edits,
-  ]);
+/** All that the node of a message is made of; where it is the same, the node stays. An answer shows changes itself. */
+function signature(chat, { message, place, versions }) {
+  const isEdited = message.id in draftOf(chat.id).edits;
+  return JSON.stringify(message.role === "user" ? [isEdited, message.updated, place, versions.length] : [isEdited, chat.options?.thoughts]);
 }
 
 const boundary = (chat) => h("div", { class: "from" }, h("span", null, "What stands above is not sent to the model any more."),
@@ -78,10 +75,11 @@ export function render() {
   if (options) nodes.push(options);
   list.forEach((entry, at) => {
     const { message } = entry;
-    const sign = signature(chat, entry, at === list.length - 1);
+    const sign = signature(chat, entry);
     const known = shown.get(message.id);
-    const one = known?.sign === sign ? known : { sign, ...(message.role === "user" ? userMessage : assistantMessage)(chat, entry, at === list.length - 1) };
-    one.update?.();
+    const make = () => message.role === "user" ? userMessage(chat, entry) : assistantMessage(chat, message);
+    const one = known?.sign === sign ? known : { sign, ...make() };
+    one.update?.({ ...entry, isLast: at === list.length - 1 });
     next.set(message.id, one);
     if (message.id === chat.from && at) nodes.push(boundary(chat));
     nodes.push(one.node);

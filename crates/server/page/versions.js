@@ -75,10 +75,11 @@ export function editor(chat, message, label, actions) {
   area.value = draft.edits[message.id];
   const cancel = () => { endEdit(chat, message); emit("edits"); document.getElementById("prompt").focus(); };
   const submit = (run) => {
-    if (!area.value.trim() && !message.pictures?.length && !message.files?.length || isBusy(chat)) return;
+    if (!area.value.trim() && !message.pictures?.length && !message.files?.length ) return;
+    if (isBusy(chat)) return toast("An answer is on its way here: wait for it, or stop it.");
     const text = area.value;
     endEdit(chat, message);
-    run(text);
+    return run(text);
   };
   const size = () => {
     area.style.height = "auto";
