@@ -10,8 +10,8 @@ use inference_core::{
     AnswerReader, AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
     EncodedPicture, EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions,
     Generation, LabelScore, LastMetrics, Message, ModelInfo, PictureLimits, PlacedPicture,
-    PlainReader, Prompt, PromptPart, RenderedPrompt, Result, Role, Support, TextModel, Token,
-    Value,
+    PlainReader, PrefillProgress, Prompt, PromptPart, RenderedPrompt, Result, Role, Support,
+    TextModel, Token, Value,
 };
 
 use crate::speech::Speech;
@@ -228,6 +228,13 @@ impl TextModel for FakeModel {
         self.seen.prompts.lock().unwrap().push(prompt.clone());
         self.seen.options.lock().unwrap().push(options.clone());
         let (sender, generation) = Generation::channel(ids.clone(), options.cancel.clone());
+        // Half of the prompt is read at once.
+        sender.send_prefill(PrefillProgress {
+            total: ids.len(),
+            cached: self.metrics.cached_prompt_tokens,
+            processed: ids.len() / 2,
+            elapsed: self.metrics.prefill_duration / 2,
+        });
         let speech = Speech {
             seen: Arc::clone(&self.seen),
             line: self.line(&ids),

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::{CancelToken, Error, GenerateMetrics, Result};
 
@@ -81,9 +82,39 @@ pub struct Outcome {
     pub greedy: bool,
 }
 
+/// How far a prompt is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefillProgress {
+    /// Tokens of the prompt.
+    pub total: usize,
+    /// Those of them that a cache held.
+    pub cached: usize,
+    /// Those that are done, cached ones included. Of a chunk that has passed some of the layers,
+    /// as large a part counts.
+    pub processed: usize,
+    /// Since the request was taken up.
+    pub elapsed: Duration,
+}
+
+impl PrefillProgress {
+    /// Computed tokens a second; 0 where no time was measured.
+    pub fn tokens_per_second(&self) -> f64 {
+        let computed = self.processed.saturating_sub(self.cached);
+        if self.elapsed.is_zero() { 0.0 } else { computed as f64 / self.elapsed.as_secs_f64() }
+    }
+
+    /// The time that the rest takes at this rate; `None` where nothing was computed yet.
+    pub fn left(&self) -> Option<Duration> {
+        let rate = self.tokens_per_second();
+        let left = self.total.saturating_sub(self.processed) as f64;
+        (rate > 0.0).then(|| Duration::try_from_secs_f64(left / rate).unwrap_or(Duration::MAX))
+    }
+}
+
 #[derive(Default)]
 struct State {
     tokens: VecDeque<Token>,
+    prefill: Option<PrefillProgress>,
     prompt_logprobs: Option<Vec<Token>>,
     end: Option<Result<Outcome>>,
     /// The sender has ended the generation; stays when the consumer has taken `end`.
@@ -167,6 +198,24 @@ impl Generation {
     /// `None` for ever when it ended with an error.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
+    }
+
+    /// How far the prompt is computed, as the backend told it last; `None` before the first time,
+    /// and where a backend does not tell.
+    pub fn prefill(&self) -> Option<PrefillProgress> {
+        self.channel.lock().prefill
+    }
+
+    /// Waits until the next item is there, and no longer than `timeout`. Returns true when it is:
+    /// the iterator does not block then.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let is_empty = |state: &mut State| state.tokens.is_empty() && state.end.is_none();
+        let state = self.channel.lock();
+        if self.ended {
+            return true;
+        }
+        let waited = self.channel.ready.wait_timeout_while(state, timeout, is_empty);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// The next token without blocking: [`Poll::Pending`] registers the waker, in place of an
@@ -300,6 +349,11 @@ impl GenerationSender {
             // Nobody is woken: they are read with the first item.
             state.prompt_logprobs = Some(tokens);
         }
+    }
+
+    /// Tells how far the prompt is computed. Nobody is woken by it.
+    pub fn send_prefill(&self, progress: PrefillProgress) {
+        self.channel.lock().prefill = Some(progress);
     }
 
     /// Ends the generation well.

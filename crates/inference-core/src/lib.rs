@@ -74,7 +74,9 @@ pub use embedding_request::{
 };
 pub use encoded_picture::EncodedPicture;
 pub use error::{Error, Result};
-pub use generation::{FinishReason, Generation, GenerationSender, Outcome, Token, TokenLogprob};
+pub use generation::{
+    FinishReason, Generation, GenerationSender, Outcome, PrefillProgress, Token, TokenLogprob,
+};
 pub use image_generation::{
     GeneratedImage, ImageEvent, ImageFacts, ImageGeneration, ImagePhase, ImageSender,
 };

@@ -4,12 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fake_model::prompt_logprobs;
 use inference_core::{
-    CancelToken, Error, FinishReason, GenerateMetrics, Generation, GenerationSender, Outcome, Token,
+    CancelToken, Error, FinishReason, GenerateMetrics, Generation, GenerationSender, Outcome,
+    PrefillProgress, Token,
 };
+
+/// Longer than any of these waits.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn channel() -> (GenerationSender, Generation) {
     Generation::channel(vec![1, 2], CancelToken::new())
@@ -394,4 +398,31 @@ fn the_prompts_log_probabilities_come_with_the_end_where_nothing_was_generated()
         drop(generation.next());
         assert_eq!(generation.take_prompt_logprobs(), Some(prompt_logprobs(&[1, 2], 0)));
     }
+}
+
+#[test]
+fn a_consumer_sees_how_far_the_prompt_is_while_it_waits() {
+    let (sender, mut generation) = channel();
+    let soon = Duration::from_millis(1);
+    assert_eq!(generation.prefill(), None);
+    assert!(!generation.wait(soon), "nothing is there");
+    let elapsed = Duration::from_secs(2);
+    let progress = PrefillProgress { total: 50, cached: 10, processed: 30, elapsed };
+    sender.send_prefill(progress);
+    assert!(!generation.wait(soon), "progress is no token");
+    assert_eq!(generation.prefill(), Some(progress));
+    assert_eq!((progress.tokens_per_second(), progress.left()), (10.0, Some(elapsed)));
+    sender.send(token(1));
+    assert!(generation.wait(PATIENCE));
+    assert_eq!(generation.next().unwrap().unwrap().id, 1);
+    assert!(!generation.wait(soon));
+    sender.finish(outcome(1));
+    assert!(generation.wait(PATIENCE) && generation.next().is_none());
+    assert!(generation.wait(PATIENCE), "it has ended");
+}
+
+#[test]
+fn a_prompt_of_which_nothing_is_computed_has_no_rate() {
+    let begun = PrefillProgress { total: 5, cached: 3, processed: 3, elapsed: Duration::ZERO };
+    assert_eq!((begun.tokens_per_second(), begun.left()), (0.0, None));
 }

@@ -360,7 +360,17 @@ impl Prefill {
             wait_for(self.caches.arrays().chain(pass.arrays()), dispatcher, || sent(Sent::All))?;
             self.pass = Some(pass);
         }
+        self.tell_progress(&parts, model.layers.len());
         Ok(())
+    }
+
+    /// Tells how far each prompt is. Of a chunk under way, whose `parts` are these, as large a part
+    /// counts as that of the layers which it has passed.
+    fn tell_progress(&self, parts: &[usize], n_layers: usize) {
+        let passed = self.pass.as_ref().map_or(0, Pass::layer);
+        for (prompt, part) in self.prompts.iter().zip(parts) {
+            prompt.row.tell_progress(prompt.done + part * passed / n_layers.max(1));
+        }
     }
 
     /// Returns true when any of its prompts has pictures.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inference_core::{
-    CacheMiss, Error, FinishReason, GenerateMetrics, GenerationSender, Outcome, Token, TokenLogprob,
+    CacheMiss, Error, FinishReason, GenerateMetrics, GenerationSender, Outcome, PrefillProgress,
+    Token, TokenLogprob,
 };
 use mlx_ffi::{Array, Indices};
 
@@ -174,6 +175,18 @@ impl Row {
     pub fn drafted(&self, length: usize) -> Drafted {
         let none = Drafted { acceptance: Acceptance::default(), length: 0 };
         self.drafts.as_ref().map_or(none, |drafts| drafts.drafted(length))
+    }
+
+    /// Tells how many ids of the prompt are computed, where no token was drawn yet.
+    pub fn tell_progress(&self, processed: usize) {
+        if self.generated() == 0 {
+            self.output.send_prefill(PrefillProgress {
+                total: self.prompt_tokens,
+                cached: self.cached.0,
+                processed: processed.min(self.prompt_tokens),
+                elapsed: self.times.started.elapsed(),
+            });
+        }
     }
 
     /// Takes note that the prompt is computed, and tells of it for the first time.

@@ -26,7 +26,13 @@ fn in_prefill() {
     let model = slow();
     let cancel = CancelToken::new();
     let generation = model.generate(&endless(), &with(&cancel, 5)).unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    // What is read of the prompt is told while it is read.
+    while generation.prefill().is_none_or(|read| read.processed == 0) {
+        assert!(!generation.wait(Duration::from_millis(1)), "the prompt takes longer");
+    }
+    let read = generation.prefill().unwrap();
+    assert_eq!((read.total, read.cached), (generation.prompt_ids().len(), 0));
+    assert!(read.processed < read.total && read.tokens_per_second() > 0.0, "{read:?}");
     cancel.cancel();
     assert_eq!(cancelled(generation), 0);
     assert_eq!(model.generate(&"abc".into(), &some(3)).unwrap().count(), 3);

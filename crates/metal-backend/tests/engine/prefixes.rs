@@ -11,7 +11,12 @@ use crate::{drawn, ids, some};
 fn run(model: &dyn TextModel, prompt: &[u32], seed: u64) -> (Vec<u32>, GenerateMetrics) {
     let mut generation = model.generate(&Prompt::Ids(prompt.to_vec()), &drawn(20, seed)).unwrap();
     let found = generation.by_ref().map(|token| token.unwrap().id).collect();
-    (found, generation.outcome().unwrap().metrics.clone())
+    let metrics = generation.outcome().unwrap().metrics.clone();
+    // All of it is told to be read but the last id, which may be the first step.
+    let read = generation.prefill().unwrap();
+    assert_eq!((read.total, read.cached), (prompt.len(), metrics.cached_prompt_tokens));
+    assert!(read.processed >= prompt.len() - 1, "{read:?}");
+    (found, metrics)
 }
 
 fn load(checkpoint: &Checkpoint, bytes: Option<u64>) -> Box<dyn TextModel> {
