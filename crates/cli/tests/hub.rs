@@ -336,4 +336,8 @@ fn one_of_a_repositorys_files_of_gguf_is_pulled_and_used_by_its_name() {
     let error = place.failed(&["rm", name]);
     assert!(error.contains("`ml rm org/small-GGUF` removes all of them"), "{error}");
     place.done(&["rm", "org/small-GGUF"]);
+    // The only file is the whole model.
+    place.done(&["pull", "-q", name]);
+    place.done(&["rm", name]);
+    assert!(place.failed(&["info", "--model", name]).contains("ml pull"));
 }

@@ -184,7 +184,7 @@ impl Cache {
         Ok(models)
     }
 
-    fn revisions(&self, name: &Name) -> Vec<Cached> {
+    pub(crate) fn revisions(&self, name: &Name) -> Vec<Cached> {
         let repository = self.repository(name);
         let references = repository.references();
         let cached = |folder: PathBuf| {

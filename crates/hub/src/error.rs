@@ -96,7 +96,10 @@ pub enum Error {
         whole: String,
     },
     /// The hub did not answer, or not to the end, however often it was asked.
-    #[error("{url}: {reason}: what was fetched is kept, pull again to go on")]
+    #[error(
+        "{url}: {reason}: check the network (HTTPS_PROXY names a proxy, HF_ENDPOINT another hub); what was fetched is \
+             kept, pull again to go on"
+    )]
     Network {
         /// The address asked.
         url: String,

@@ -63,6 +63,10 @@ fn is_called(stem: &str, wanted: &str) -> bool {
         || stem.split('/').rev().skip(1).any(|folder| folder == wanted)
 }
 
+/// The name of the file that is meant where several are there and none is named: a good balance of
+/// size and exactness, which llama.cpp and Ollama take as well.
+const USUAL: &str = "q4_k_m";
+
 /// The files of the model among `paths` that `name` means, the first part first; none where it says
 /// no file and there is no such model.
 ///
@@ -79,7 +83,10 @@ pub fn chosen<'a>(
     });
     let means = |stem: &str| wanted.as_ref().is_none_or(|wanted| is_called(stem, wanted));
     let meant: Vec<&str> = models.keys().copied().filter(|stem| means(stem)).collect();
+    let usual: Vec<&str> = meant.iter().copied().filter(|stem| is_called(stem, USUAL)).collect();
+    let usual = if name.file().is_none() { usual } else { Vec::new() };
     match (meant.as_slice(), name.file()) {
+        _ if usual.len() == 1 => Ok(models.get(usual[0]).cloned()),
         ([one], _) => Ok(models.get(one).cloned()),
         ([], None) => Ok(None),
         (_, file) => {
@@ -185,6 +192,15 @@ mod tests {
         let beside = ["x.gguf", "mmproj-x.gguf", "mtp-x.gguf", "q/dflash-x.gguf"];
         let only = chosen(&"a/b".parse().unwrap(), beside).unwrap();
         assert_eq!(only, Some(vec!["x.gguf"]));
+    }
+
+    #[test]
+    fn of_several_the_usual_one_is_meant_where_none_is_named() {
+        let paths = ["m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-Q2_K.gguf"];
+        let meant = |name: &str| chosen(&name.parse().unwrap(), paths).unwrap();
+        assert_eq!(meant("a/b"), Some(vec![paths[1]]));
+        assert_eq!(meant("a/b@v1"), Some(vec![paths[1]]));
+        assert_eq!(meant("a/b:q8_0"), Some(vec![paths[0]]));
     }
 
     #[test]

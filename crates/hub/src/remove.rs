@@ -17,7 +17,14 @@ impl Cache {
     /// refuses.
     pub fn remove(&self, name: &Name) -> Result<u64> {
         if name.file().is_some() {
-            let whole = name.without_file().to_string();
+            let whole = name.without_file();
+            // Its only model is the whole of it.
+            let is_alone = self.find(name).is_ok()
+                && self.revisions(&whole).iter().all(|cached| cached.in_gguf.len() == 1);
+            if is_alone {
+                return self.remove(&whole);
+            }
+            let whole = whole.to_string();
             return Err(Error::OneFile { name: name.to_string(), whole });
         }
         let repository = self.repository(name);
