@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs ml @VERSION@ for this user: into ~/.local, or into the folder that ML_PREFIX names.
-#   sh install.sh               fetches the archive for this machine, checks it, installs it
-#   sh install.sh --uninstall   takes away what was installed
+#   sh install.sh                fetches the archive for this machine, checks it, installs it
+#   sh install.sh --move-aside   the same; files of others in its places get the ending .before-ml
+#   sh install.sh --uninstall    takes away what was installed
 # ML_DOWNLOADS names another place to download from; ML_VARIANT=cuda takes the archive for NVIDIA GPUs.
 set -eu
 
@@ -34,21 +35,31 @@ sha256() {
   fi | cut -d ' ' -f 1
 }
 
-# Links to what is installed, each below the prefix: bin/ml, the manual, completions.
+# The files of a folder that get links below the prefix: bin/ml, the manual, completions.
 links() {
-  (cd "$home" && find bin share/man share/bash-completion share/zsh share/fish -type f)
+  (cd "$1" && find bin share/man share/bash-completion share/zsh share/fish -type f)
+}
+
+# Of the places of those links, the ones that hold something else.
+foreign() {
+  links "$1" | while read -r file; do
+    [ -e "$prefix/$file" ] || [ -L "$prefix/$file" ] || continue
+    [ "$(readlink "$prefix/$file" || true)" = "$home/$file" ] || echo "$prefix/$file"
+  done
 }
 
 uninstall() {
   [ -d "$home" ] || fail "nothing is installed in $home"
-  links | while read -r file; do
+  links "$home" | while read -r file; do
     if [ "$(readlink "$prefix/$file" || true)" = "$home/$file" ]; then rm "$prefix/$file"; fi
   done
   rm -r "$home"
 }
 
+aside=
 case ${1:-} in
   '') ;;
+  --move-aside) aside=yes ;;
   --uninstall)
     uninstall
     exit
@@ -78,9 +89,20 @@ tar -xzf "$work/$name.tar.gz" -C "$work"
 # Only a program that starts takes the place of one that is there.
 "$work/$name/bin/ml" --version >"$work/version" 2>&1 ||
   fail "ml does not start here: $(cat "$work/version")"
+foreign "$work/$name" >"$work/foreign"
+if [ -s "$work/foreign" ] && [ -z "$aside" ]; then
+  fail "not of ml, and in its place:
+$(cat "$work/foreign")
+move it away, or let it be moved to .before-ml: sh install.sh --move-aside"
+fi
+while read -r file; do
+  [ ! -e "$file.before-ml" ] || fail "$file.before-ml is there already: move it away first"
+  mv "$file" "$file.before-ml"
+  echo "moved aside: $file.before-ml"
+done <"$work/foreign"
 if [ -d "$home" ]; then uninstall; fi
 mv "$work/$name" "$home"
-links | while read -r file; do
+links "$home" | while read -r file; do
   mkdir -p "$prefix/$(dirname "$file")"
   ln -sf "$home/$file" "$prefix/$file"
 done
@@ -90,3 +112,9 @@ case :$PATH: in
   *:"$prefix/bin":*) ;;
   *) echo "$prefix/bin is not in PATH: add it" ;;
 esac
+# bash and fish look there by themselves.
+functions=$prefix/share/zsh/site-functions
+if command -v zsh >/dev/null 2>&1 &&
+  ! grep -qsF "$functions" "${ZDOTDIR:-${HOME:-}}/.zshrc"; then
+  echo "completions in zsh need this line in .zshrc, before compinit: fpath=($functions \$fpath)"
+fi

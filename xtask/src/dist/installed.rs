@@ -145,7 +145,8 @@ fn files(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Installs, runs, installs again, refuses another archive, and takes all away.
+/// Refuses to replace a foreign file, installs, runs, installs again, refuses another archive, and
+/// takes all away.
 fn installer(home: &Path, file: &Path) -> Result<()> {
     let served = home.join("served");
     fs::create_dir_all(&served)?;
@@ -168,9 +169,18 @@ fn installer(home: &Path, file: &Path) -> Result<()> {
         ensure!(output.status.success(), "install.sh {}: {text}", args.join(" "));
         Ok(())
     };
-    installed(&[])?;
-    installed(&[])?;
     let ml = prefix.join("bin/ml");
+    let aside = prefix.join("bin/ml.before-ml");
+    fs::create_dir_all(prefix.join("bin"))?;
+    fs::write(&ml, "of somebody else")?;
+    let refused = run(&[])?;
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(!refused.status.success() && text.contains("not of ml"), "not refused: {text}");
+    ensure!(fs::read_to_string(&ml)? == "of somebody else", "a foreign file was replaced");
+    installed(&["--move-aside"])?;
+    ensure!(fs::read_to_string(&aside)? == "of somebody else", "a foreign file is gone");
+    fs::remove_file(&aside)?;
+    installed(&[])?;
     each_trial(|args| command(&ml, args))?;
     ensure!(prefix.join("share/man/man1/ml.1").is_file(), "the manual is not installed");
     fs::write(&archive, "another")?;
