@@ -106,6 +106,8 @@ pub struct Config {
     pub transcriptions: Vec<TranscriptionService>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
+    /// Lets a request end the server.
+    pub allows_shutdown: bool,
     /// Refuses fields that change no answer here, such as hints for another server's engine. They
     /// are taken otherwise, and the header `x-ml-ignored` tells of them.
     pub strict_fields: bool,
@@ -129,6 +131,7 @@ impl Default for Config {
             embeddings: Vec::new(),
             transcriptions: Vec::new(),
             slots: 1,
+            allows_shutdown: false,
             strict_fields: false,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

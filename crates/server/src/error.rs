@@ -38,6 +38,8 @@ pub enum Kind {
     Host,
     /// The `Origin` is not allowed.
     Origin,
+    /// The server does not let itself be ended by a request.
+    Shutdown,
     /// The path leads nowhere.
     NoPath,
     /// The model is not the served one.
@@ -237,6 +239,13 @@ impl ApiError {
         let message =
             format!("{waiting} requests are waiting, as many as may; try again in {retry_after} s");
         ApiError::new(Kind::QueueFull, message).after(retry_after)
+    }
+
+    /// The server does not let itself be ended by a request.
+    pub fn no_shutdown() -> Self {
+        let message = "a request may not end this server: start it with --allow-shutdown, or send \
+                       its process a signal";
+        ApiError::new(Kind::Shutdown, message)
     }
 
     /// The model is being loaded.

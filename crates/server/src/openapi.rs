@@ -238,6 +238,14 @@ const POSTS: &[Endpoint] = &[
         error: "Error",
         one_of: &[],
     },
+    Endpoint {
+        path: "/shutdown",
+        about: "End the server, where it was started so that a request may",
+        tables: &[],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
 ];
 
 const GETS: &[(&str, &str, &str)] = &[

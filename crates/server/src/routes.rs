@@ -20,7 +20,7 @@ use crate::protocol::error_body;
 use crate::protocol::llama_server::{completion, facts};
 use crate::protocol::ollama::{self, refused};
 use crate::protocol::openai::{chat, completions, embeddings, images, models, transcriptions};
-use crate::protocol::own::{classify, inspect, rerank, text};
+use crate::protocol::own::{classify, inspect, rerank, shutdown, text};
 use crate::protocol::responses::store::Store;
 use crate::protocol::responses::{create, stored};
 use crate::protocol::waiting::kept_alive;
@@ -102,6 +102,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/tokenize", write(post(text::tokenize))),
         ("/detokenize", write(post(text::detokenize))),
         ("/apply-template", write(post(text::apply_template))),
+        ("/shutdown", write(post(shutdown::shut_down))),
     ];
     routes.extend(refused::PATHS.map(|(path, _)| (path, any(refused::refused))));
     routes

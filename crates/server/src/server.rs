@@ -151,14 +151,16 @@ impl Server {
         let connections = Connections::new(&state, router(&state));
         {
             let accepting = connections.accept(&listener);
+            let ending = state.ended();
             let (starting, unloading) = (pool.start(), Arc::clone(&pool).unload_idle());
-            tokio::pin!(shutdown, accepting, starting, unloading);
+            tokio::pin!(shutdown, ending, accepting, starting, unloading);
             let mut has_started = false;
             loop {
                 tokio::select! {
                     () = &mut accepting => {}
                     () = &mut unloading => {}
                     () = &mut shutdown => break,
+                    () = &mut ending => break,
                     done = &mut starting, if !has_started => {
                         let failed = |(model, why)| ServeError::LoadOf { model, why };
                         done.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The log of requests: a line as an answer begins, and one more as a stream ends.
+//! The log of requests: a line for each as it ends, be it that its client has left.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,37 +13,58 @@ use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use crate::error::{ApiError, Kind};
-use crate::run::tally::{Tallied, Tally};
+use crate::run::part::Usage;
+use crate::run::tally::Tally;
 
-/// The longest reason that is logged, in bytes.
-const LONGEST_REASON: usize = 300;
+/// The longest reason, and the longest path, that is logged, in bytes.
+const LONGEST: usize = 300;
+
+/// The endpoint of a path that leads nowhere.
+const OTHER: &str = "other";
 
 /// The address of the client.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// The part of a request that is logged.
+/// The part of a request that is logged, once it ends. Dropped before, its client has left.
 #[derive(Debug)]
 pub struct Entry {
     /// Its id.
     pub id: String,
     /// The route that it was for; `other` where it has none, since that could be anything.
     pub endpoint: String,
+    /// Its path, where it has no route.
+    path: Option<String>,
     peer: Option<SocketAddr>,
     method: Method,
     began: Instant,
+    tally: Tally,
+    /// The status of its answer.
+    status: Option<u16>,
+    /// The reason of a refusal.
+    reason: Option<String>,
+    /// Its answer streams.
+    streams: bool,
+    is_complete: bool,
 }
 
 impl Entry {
     /// The entry of `request`, which has this id and begins now.
     pub fn new(request: &Request, id: String) -> Entry {
         let route = request.extensions().get::<MatchedPath>();
+        let path = request.uri().path();
         Entry {
             id,
-            endpoint: route.map_or("other", MatchedPath::as_str).to_owned(),
+            endpoint: route.map_or(OTHER, MatchedPath::as_str).to_owned(),
+            path: route.is_none().then(|| cut(path).to_owned()),
             peer: request.extensions().get::<Peer>().map(|peer| peer.0),
             method: request.method().clone(),
             began: Instant::now(),
+            tally: Tally::default(),
+            status: None,
+            reason: None,
+            streams: false,
+            is_complete: false,
         }
     }
 
@@ -52,49 +73,56 @@ impl Entry {
         self.began
     }
 
-    /// Logs `response`, whose error this was where it is one. A stream is logged again as it ends.
-    pub fn log(self, mut response: Response, error: Option<&ApiError>) -> Response {
-        let tally = response.extensions_mut().remove::<Tally>();
-        let streams = response.body().size_hint().exact().is_none();
-        let told = tally.as_ref().filter(|_| !streams).map(Tally::get);
+    /// Told of what is computed for the request.
+    pub fn tally(&self) -> Tally {
+        self.tally.clone()
+    }
+
+    /// Logs `response`, whose error this was where it is one; a stream as it ends.
+    pub fn log(mut self, response: Response, error: Option<&ApiError>) -> Response {
+        self.status = Some(response.status().as_u16());
+        self.reason = error.map(|error| reason(error).to_owned());
+        self.streams = response.body().size_hint().exact().is_none();
+        self.is_complete = !self.streams;
+        match self.streams {
+            true => response.map(|body| Body::new(Followed { body, entry: self })),
+            false => response,
+        }
+    }
+
+    /// How the answer ended, where that is not certain from its status.
+    fn ended(&self, has_failed: bool) -> Option<&'static str> {
+        match (self.is_complete, self.streams) {
+            (_, true) if has_failed => Some("failed"),
+            (true, true) => Some("complete"),
+            (true, false) => None,
+            (false, _) => Some("the client left"),
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let told = self.tally.get();
+        let error = self.reason.as_deref().or(told.error.as_deref()).map(cut);
+        let usage = told.usage;
+        let count = |of: fn(&Usage) -> usize| usage.as_ref().map(|usage| of(usage) as u64);
         tracing::info!(
             target: "access",
             id = self.id,
             peer = self.peer.map(tracing::field::display),
             method = self.method.as_str(),
             endpoint = self.endpoint,
-            status = response.status().as_u16(),
+            path = self.path,
+            status = self.status,
+            ended = self.ended(told.error.is_some()),
             milliseconds = self.began.elapsed().as_millis() as u64,
-            prompt_tokens = told.as_ref().map(|told| told.usage.prompt as u64),
-            generated_tokens = told.as_ref().map(|told| told.usage.completion as u64),
-            error = error.map(reason),
-        );
-        match streams {
-            true => response.map(|body| {
-                let is_complete = false;
-                Body::new(Followed { body, entry: self, tally, is_complete })
-            }),
-            false => response,
-        }
-    }
-
-    fn log_end(&self, tally: Option<&Tally>, is_complete: bool) {
-        let told = tally.map(Tally::get);
-        let error = told.as_ref().and_then(|told| told.error.as_deref()).map(cut);
-        let ended = match (is_complete, error) {
-            (_, Some(_)) => "failed",
-            (true, None) => "complete",
-            (false, None) => "the client left",
-        };
-        let tokens = |of: fn(&Tallied) -> usize| told.as_ref().map(|told| of(told) as u64);
-        tracing::info!(
-            target: "access",
-            id = self.id,
-            endpoint = self.endpoint,
-            ended,
-            milliseconds = self.began.elapsed().as_millis() as u64,
-            prompt_tokens = tokens(|told| told.usage.prompt),
-            generated_tokens = tokens(|told| told.usage.completion),
+            model = told.model,
+            prompt_tokens = count(|usage| usage.prompt),
+            cached_tokens = count(|usage| usage.cached),
+            generated_tokens = count(|usage| usage.completion),
+            prompt_tokens_per_second = usage.as_ref().and_then(Usage::prompt_rate),
+            generated_tokens_per_second = usage.as_ref().and_then(Usage::decode_rate),
             error,
         );
     }
@@ -110,15 +138,14 @@ fn reason(error: &ApiError) -> &str {
 }
 
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_REASON)]
+    &text[..text.floor_char_boundary(LONGEST)]
 }
 
 /// The body of a stream, whose end is logged.
 struct Followed {
+    // Dropped first: what it holds tells the last count as it goes.
     body: Body,
     entry: Entry,
-    tally: Option<Tally>,
-    is_complete: bool,
 }
 
 impl HttpBody for Followed {
@@ -131,7 +158,7 @@ impl HttpBody for Followed {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if matches!(frame, Poll::Ready(None)) {
-            self.is_complete = true;
+            self.entry.is_complete = true;
         }
         frame
     }
@@ -142,13 +169,5 @@ impl HttpBody for Followed {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        // What the body holds tells its last count as it goes.
-        drop(std::mem::take(&mut self.body));
-        self.entry.log_end(self.tally.as_ref(), self.is_complete);
     }
 }

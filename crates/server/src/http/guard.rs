@@ -77,7 +77,8 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     let ending = request.extensions().get::<Ending>().cloned();
     let version = request.version();
 
-    let mut response = respond(&state.config, request, next).await;
+    let answer = respond(&state.config, request, next);
+    let mut response = entry.tally().scope(answer).await;
     let time = started.elapsed();
     let goes_on = unread.drain(&state, started + state.config.timeouts.body).await;
     if let (false, Some(ending)) = (goes_on, ending) {

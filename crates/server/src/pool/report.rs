@@ -24,6 +24,8 @@ pub struct Report {
     pub pinned: bool,
     /// How long ago a request had it last.
     pub unused: Option<Duration>,
+    /// How long ago it was loaded, where it is.
+    pub loaded: Option<Duration>,
     /// In how long it is unloaded, where it is idle and does not stay.
     pub due: Option<Duration>,
     /// Counts of its loads, failures and unloads.
@@ -45,6 +47,7 @@ impl Report {
             Stage::Unloaded => ("unloaded", None, None),
             Stage::Failed(failed) => ("failed", None, Some(failed.why.to_string())),
         };
+        let loaded = slot.loaded.filter(|_| model.is_some());
         Report {
             known: Arc::clone(known),
             state,
@@ -52,6 +55,7 @@ impl Report {
             bytes: slot.bytes,
             pinned: slot.pinned,
             unused: slot.used.map(|used| now.saturating_duration_since(used)),
+            loaded: loaded.map(|loaded| now.saturating_duration_since(loaded)),
             due: slots.due(index).map(|due| due.saturating_duration_since(now)),
             counts: slot.counts,
             waiting: slot.waiters.len(),

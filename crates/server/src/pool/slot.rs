@@ -87,6 +87,8 @@ pub struct Slot<M> {
     pub keep: Keep,
     /// When a request had it last.
     pub used: Option<Instant>,
+    /// When it was loaded last.
+    pub loaded: Option<Instant>,
     /// Who waits, the oldest first.
     pub waiters: Vec<Ticket>,
     /// The stage of its life.
@@ -104,6 +106,7 @@ impl<M> Slot<M> {
             bytes: None,
             keep: Keep::AsOthers,
             used: None,
+            loaded: None,
             waiters: Vec::new(),
             stage: Stage::Unloaded,
             counts: Counts::default(),

@@ -163,6 +163,7 @@ impl<M: Clone> Slots<M> {
         let slot = &mut self.slots[index];
         slot.bytes = bytes.or(slot.bytes);
         slot.used = Some(now);
+        slot.loaded = Some(now);
         slot.stage = Stage::Loaded { model, users: 0 };
         slot.counts.loads += 1;
         self.end_current(index, now);

@@ -15,6 +15,7 @@ use crate::run::answers::Answers;
 use crate::run::generations::Generations;
 use crate::run::reading::Reading;
 use crate::run::state::State;
+use crate::run::tally::Tally;
 
 /// The generations that a request asks for.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Asked {
     pub context: Option<usize>,
     /// The delivery of the answers: in events, or whole.
     pub delivery: Delivery,
+    /// A stream tells how far the prompt is read.
+    pub tells_progress: bool,
     /// The request's fields for options of the contract, for errors about them.
     pub names: Names,
     /// The field that says how many answers are generated.
@@ -121,13 +124,14 @@ pub async fn generate<W: Wire>(
 
     let permits = loaded.admission().take(asked.prompts * asked.per_prompt, asked.count_field)?;
     let (delivery, text_field) = (asked.delivery, asked.text_field);
-    let (loaded, owner) = (loaded.clone(), Arc::clone(state));
+    let tells_progress = asked.tells_progress;
+    let (loaded, owner, tally) = (loaded.clone(), Arc::clone(state), Tally::current());
     let work = move || {
         let Started { generations, wire } = start(&loaded, &asked)?;
         let (generations, readings) = generations.into_iter().unzip();
         // Made here, so that it holds its permits and is counted even where the client has left.
         let run = Generations::new(&owner, loaded, generations, permits, asked.per_prompt);
-        let run = run.named(asked.names);
+        let run = run.named(asked.names).tallied(tally);
         let tells_prompts = asked.options.prompt_logprobs;
         let run = if tells_prompts { run.with_prompts() } else { run };
         Ok((Answers::new(run, readings), wire))
@@ -136,7 +140,8 @@ pub async fn generate<W: Wire>(
     let (answers, wire) = started.map_err(|error| error.named(&names).or_about(text_field))?;
     match delivery {
         Delivery::Stream => {
-            Stream::new(answers, wire).respond(state.config.timeouts.keep_alive).await
+            let stream = Stream::new(answers, wire).telling_progress(tells_progress);
+            stream.respond(state.config.timeouts.keep_alive).await
         }
         Delivery::Whole => whole(answers, wire).await,
     }

@@ -16,8 +16,11 @@ use super::wire::{Form, Frame, Wire};
 use crate::error::{ApiError, Result};
 use crate::http::response::text_response;
 use crate::run::answers::Answers;
+use crate::run::part::Part;
 use crate::run::state::blocking;
-use crate::run::tally::Tally;
+
+/// Between two events that tell how far a prompt is read.
+const PROGRESS: Duration = Duration::from_millis(250);
 
 /// The response that holds the whole answers.
 ///
@@ -27,11 +30,7 @@ pub async fn whole<W: Wire>(answers: Answers, mut wire: W) -> Result<Response> {
     let (said, usage) = answers.whole().await?;
     // Log probabilities may make it long.
     let text = blocking(move || Ok(wire.whole(said, usage).to_string())).await?;
-    let mut response = text_response(StatusCode::OK, "application/json", text);
-    let tally = Tally::default();
-    tally.used(usage);
-    response.extensions_mut().insert(tally);
-    Ok(response)
+    Ok(text_response(StatusCode::OK, "application/json", text))
 }
 
 /// Answers in events.
@@ -41,15 +40,26 @@ pub struct Stream<W> {
     ready: VecDeque<Result<Frame>>,
     begun: bool,
     ended: bool,
-    /// Told of what was used, and of a failure.
-    tally: Tally,
+    /// Tells how far prompts are read.
+    tells_progress: bool,
 }
 
 impl<W: Wire> Stream<W> {
     /// The events that `wire` writes of `answers`.
     pub fn new(answers: Answers, wire: W) -> Self {
-        let (ready, tally) = (VecDeque::new(), Tally::default());
-        Stream { answers, wire, ready, begun: false, ended: false, tally }
+        Stream {
+            answers,
+            wire,
+            ready: VecDeque::new(),
+            begun: false,
+            ended: false,
+            tells_progress: false,
+        }
+    }
+
+    /// This stream, which tells how far prompts are read where that is asked for.
+    pub fn telling_progress(self, tells_progress: bool) -> Self {
+        Stream { tells_progress, ..self }
     }
 
     /// The next event; `None` after the last one.
@@ -61,7 +71,7 @@ impl<W: Wire> Stream<W> {
             if self.ended {
                 return None;
             }
-            let next = self.answers.next().await;
+            let Some(next) = self.answer().await else { continue };
             // Only now, so that a failure before the first token can still be the whole answer.
             if !self.begun && !matches!(next, Some(Err(_))) {
                 self.begin();
@@ -81,6 +91,27 @@ impl<W: Wire> Stream<W> {
                     let frames = self.wire.end(self.answers.usage());
                     self.add(frames);
                 }
+            }
+        }
+    }
+
+    /// The next part of the answers; `None` where that is how far a prompt is read.
+    #[expect(clippy::option_option, reason = "the inner one is the answers' own")]
+    async fn answer(&mut self) -> Option<Option<Result<(usize, Vec<Part>)>>> {
+        if !self.tells_progress {
+            return Some(self.answers.next().await);
+        }
+        match tokio::time::timeout(PROGRESS, self.answers.next()).await {
+            Ok(next) => Some(next),
+            Err(_) => {
+                if let Some((index, progress)) = self.answers.prefill() {
+                    if !self.begun {
+                        self.begin();
+                    }
+                    let frames = self.wire.read(index, progress);
+                    self.add(frames);
+                }
+                None
             }
         }
     }
@@ -116,13 +147,10 @@ impl<W: Wire> Stream<W> {
             Err(_) if self.begun => {}
             Err(_) => self.begin(),
         }
-        let tally = self.tally.clone();
-        let mut response = match self.wire.form() {
+        Ok(match self.wire.form() {
             Form::Events => self.events(keep_alive),
             Form::Lines => as_it_comes(self.lines(keep_alive)),
-        };
-        response.extensions_mut().insert(tally);
-        Ok(response)
+        })
     }
 
     fn events(self, keep_alive: Duration) -> Response {
@@ -150,15 +178,9 @@ impl<W: Wire> Stream<W> {
         let next = AssertUnwindSafe(self.next()).catch_unwind().await;
         let next = next.unwrap_or_else(|_| Some(Err(self.failed())))?;
         Some(next.unwrap_or_else(|error| {
-            self.tally.failed(&error.message);
+            self.answers.tally().failed(&error.message);
             self.wire.fail(&error)
         }))
-    }
-}
-
-impl<W> Drop for Stream<W> {
-    fn drop(&mut self) {
-        self.tally.used(self.answers.progress());
     }
 }
 

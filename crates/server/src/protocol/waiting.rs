@@ -20,6 +20,7 @@ use super::respond::{as_it_comes, events};
 use crate::error::ApiError;
 use crate::http::response::text_response;
 use crate::run::state::State;
+use crate::run::tally::Tally;
 
 /// The comment that keeps a silent stream alive.
 const COMMENT: &str = ": waiting\n\n";
@@ -54,7 +55,7 @@ pub async fn kept_alive(
     let path = request.uri().path().to_owned();
     let waiting = Waiting::default();
     request.extensions_mut().insert(waiting.clone());
-    let mut answer: Answer = Box::pin(next.run(request));
+    let mut answer: Answer = Box::pin(Tally::current().scope(next.run(request)));
     if let Ok(response) = tokio::time::timeout(every, &mut answer).await {
         return response;
     }

@@ -1,5 +1,6 @@
 //! How a protocol writes the answers of one request.
 
+use inference_core::PrefillProgress;
 use serde_json::Value as Json;
 
 use crate::error::ApiError;
@@ -36,6 +37,10 @@ pub trait Wire: Send + 'static {
     fn begin(&mut self) -> Vec<Frame>;
     /// Takes note of the usage so far, before the next parts of an answer.
     fn used(&mut self, _progress: Usage) {}
+    /// The frames that tell how far the prompt of answer `index` is read.
+    fn read(&mut self, _index: usize, _progress: PrefillProgress) -> Vec<Frame> {
+        Vec::new()
+    }
     /// The frames of the next parts of answer `index`.
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame>;
     /// The frames that end a stream, once every answer has ended.

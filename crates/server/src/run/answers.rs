@@ -1,9 +1,12 @@
 //! The answers of one request as they grow, part by part.
 
+use inference_core::PrefillProgress;
+
 use super::generations::{Event, Generations};
 use super::part::{Part, Usage};
 use super::reading::{Need, Reading};
 use super::said::Said;
+use super::tally::Tally;
 use crate::error::{ApiError, Result};
 
 /// The answers of a request, one for each of its generations. Dropping it cancels what still runs.
@@ -46,6 +49,16 @@ impl Answers {
     pub fn usage(&self) -> Usage {
         let reasoning = self.readings.iter().map(Reading::reasoning_tokens).sum();
         Usage { reasoning, ..self.generations.usage() }
+    }
+
+    /// The request's tally.
+    pub fn tally(&self) -> &Tally {
+        self.generations.tally()
+    }
+
+    /// How far the prompt of an answer is read that has not begun; `None` where there is no news.
+    pub fn prefill(&mut self) -> Option<(usize, PrefillProgress)> {
+        self.generations.prefill()
     }
 
     /// The usage so far, with that of generations that still run.

@@ -5,11 +5,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use inference_core::{FinishReason, GenerateMetrics, Generation, Token};
+use inference_core::{FinishReason, GenerateMetrics, Generation, PrefillProgress, Token};
 use tokio::sync::watch;
 
 use super::part::Usage;
 use super::state::State;
+use super::tally::Tally;
 use crate::error::{ApiError, Names};
 use crate::pool::admission::Permit;
 use crate::pool::lease::Lease;
@@ -36,6 +37,8 @@ struct One {
     /// `None` when it has ended. Dropping it cancels.
     generation: Option<(Generation, Permit)>,
     tokens: usize,
+    /// Tokens of its prompt that were told to be read.
+    read: usize,
     /// Its prompt's log probabilities were asked for and have not come.
     awaits_prompt: bool,
 }
@@ -57,6 +60,8 @@ pub struct Generations {
     /// The request's fields, for errors about options.
     names: Names,
     usage: Usage,
+    /// Told of the usage at the end.
+    tally: Tally,
 }
 
 impl Generations {
@@ -68,7 +73,7 @@ impl Generations {
         permits: Vec<Permit>,
         per_prompt: usize,
     ) -> Generations {
-        let one = |pair| One { generation: Some(pair), tokens: 0, awaits_prompt: false };
+        let one = |pair| One { generation: Some(pair), tokens: 0, read: 0, awaits_prompt: false };
         Generations {
             state: Arc::clone(state),
             loaded,
@@ -79,7 +84,20 @@ impl Generations {
             cuts: state.cuts(),
             names: Names::default(),
             usage: Usage::default(),
+            tally: Tally::default(),
         }
+    }
+
+    /// These generations, which tell the request's tally what they used, as they end.
+    pub fn tallied(mut self, tally: Tally) -> Generations {
+        tally.answered_by(self.loaded.name());
+        self.tally = tally;
+        self
+    }
+
+    /// The request's tally.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// These generations, with the request's fields in errors about options.
@@ -143,6 +161,17 @@ impl Generations {
             true => Event::Failed(inference_core::Error::Closed.into()),
             false => Event::End(FinishReason::Length),
         }
+    }
+
+    /// How far the prompt of a generation is read that has no token yet, where that is news.
+    pub fn prefill(&mut self) -> Option<(usize, PrefillProgress)> {
+        let mut waiting = self.choices.iter_mut().enumerate().filter(|(_, one)| one.tokens == 0);
+        waiting.find_map(|(index, one)| {
+            let progress = one.generation.as_ref()?.0.prefill()?;
+            let is_news = progress.processed > one.read;
+            one.read = progress.processed;
+            is_news.then_some((index, progress))
+        })
     }
 
     /// The usage of the generations that have ended.
@@ -236,6 +265,9 @@ impl Generations {
         self.usage.completion += metrics.generated_tokens;
         self.usage.prefill_time += metrics.prefill_duration;
         self.usage.decode_time += metrics.decode_duration;
+        if !metrics.decode_duration.is_zero() {
+            self.usage.decoded += metrics.generated_tokens.saturating_sub(1);
+        }
         // Answers to the same prompt share it.
         if index.is_multiple_of(self.per_prompt) {
             self.usage.prompt += metrics.prompt_tokens;
@@ -246,6 +278,7 @@ impl Generations {
 
 impl Drop for Generations {
     fn drop(&mut self) {
+        self.tally.used(self.progress());
         for one in &self.choices {
             let Some((generation, _permit)) = &one.generation else { continue };
             let metrics = &self.state.metrics;

@@ -123,6 +123,27 @@ pub struct Usage {
     pub prefill_time: Duration,
     /// For the answers, as far as they have ended.
     pub decode_time: Duration,
+    /// Tokens of answers after the first one of each, as far as they have ended: those that were
+    /// decoded in that time.
+    pub decoded: usize,
+}
+
+impl Usage {
+    /// Computed tokens of prompts a second; `None` where no time was measured.
+    pub fn prompt_rate(&self) -> Option<f64> {
+        rate(self.prompt.saturating_sub(self.cached), self.prefill_time)
+    }
+
+    /// Tokens of an answer a second, after its first one; `None` where no time was measured.
+    pub fn decode_rate(&self) -> Option<f64> {
+        rate(self.decoded, self.decode_time)
+    }
+}
+
+fn rate(tokens: usize, time: Duration) -> Option<f64> {
+    // A tenth is enough for people, and all of it is noise.
+    let rate = |time: f64| (10.0 * tokens as f64 / time).round() / 10.0;
+    (tokens > 0 && !time.is_zero()).then(|| rate(time.as_secs_f64()))
 }
 
 #[cfg(test)]

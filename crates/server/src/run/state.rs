@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::ignored::Logged;
 use super::metrics::Metrics;
@@ -39,6 +39,8 @@ pub struct State {
     sounds: Arc<Semaphore>,
     /// Becomes `true` when generations must end, whatever they are at.
     cut: watch::Sender<bool>,
+    /// Told when a request ends the server.
+    end: Notify,
     ids: AtomicU64,
     /// Tells one server's ids from another's.
     salt: u64,
@@ -59,6 +61,7 @@ impl State {
             long_work: Arc::new(Semaphore::new((cores / 2).max(1))),
             sounds: Arc::new(Semaphore::new(SOUNDS)),
             cut: watch::Sender::new(false),
+            end: Notify::new(),
             ids: AtomicU64::new(0),
             salt: now.as_nanos() as u64,
         })
@@ -76,6 +79,16 @@ impl State {
     /// Ends every generation.
     pub fn cut(&self) {
         self.cut.send_replace(true);
+    }
+
+    /// Lets the server end, as a signal does.
+    pub fn end(&self) {
+        self.end.notify_one();
+    }
+
+    /// Waits until a request ends the server.
+    pub async fn ended(&self) {
+        self.end.notified().await;
     }
 
     /// Tells when every generation must end.

@@ -1,10 +1,45 @@
 //! The endpoints of llama.cpp's server.
 
+use std::time::Duration;
+
 use fake_model::{FIRST_MARK, FakeModel as Fake};
 use inference_core::Prompt;
 use serde_json::{Value as Json, json};
 
-use crate::TestServer;
+use crate::{TestServer, chat};
+
+#[test]
+fn a_stream_tells_how_far_its_prompt_is_read() {
+    let slow = Fake { delay: Duration::from_millis(700), ..Fake::says(&["fox"]) };
+    let server = TestServer::with(slow, |_| {});
+    let conversation = chat(json!({"stream": true, "return_progress": true}));
+    let completion = json!({"prompt": "abcd", "stream": true, "return_progress": true});
+    for (path, body, total) in [
+        ("/v1/chat/completions", conversation, None),
+        ("/v1/completions", completion.clone(), Some(4)),
+        ("/completion", completion, Some(4)),
+    ] {
+        let answer = server.post(path, &body);
+        let read = |event: &String| serde_json::from_str::<Json>(event).ok();
+        let events: Vec<Json> = answer.events().iter().filter_map(read).collect();
+        let told: Vec<&Json> =
+            events.iter().filter(|event| !event["prompt_progress"].is_null()).collect();
+        // What was told is not told again.
+        assert_eq!(told.len(), 1, "{path}: {events:?}");
+        let progress = &told[0]["prompt_progress"];
+        assert_eq!((&progress["cache"], &progress["time_ms"]), (&json!(1), &json!(250)));
+        let processed = progress["processed"].as_u64().unwrap();
+        assert_eq!(processed, progress["total"].as_u64().unwrap() / 2);
+        assert!(total.is_none_or(|total| progress["total"] == total));
+        let said = events.iter().position(|event| event.to_string().contains("fox")).unwrap();
+        let at = events.iter().position(|event| !event["prompt_progress"].is_null()).unwrap();
+        assert!(at < said, "{path}");
+    }
+    // A whole answer has nothing to tell it in.
+    let body = json!({"prompt": "abcd", "return_progress": true});
+    let whole = server.post("/v1/completions", &body);
+    assert_eq!(whole.header("x-ml-ignored"), Some("return_progress"));
+}
 
 #[test]
 fn a_completion_is_told_in_llama_cpps_words() {

@@ -95,6 +95,7 @@ fn a_failed_request_is_logged_with_its_reason_and_without_prompts() {
     let line = &lines("log-404", 1)[0];
     assert_eq!((line["endpoint"].as_str(), line["status"].as_str()), ("other", "404"));
     assert!(line["error"].contains("/v1/secrets"), "{line:?}");
+    assert_eq!(line["path"], "/v1/secrets");
     let secret = json!({"messages": [
         {"role": "user", "content": "secret"}, {"role": "assistant", "content": "secret"},
         {"role": "assistant", "content": "secret"},
@@ -105,21 +106,23 @@ fn a_failed_request_is_logged_with_its_reason_and_without_prompts() {
 }
 
 #[test]
-fn an_answer_is_logged_with_its_tokens_and_a_stream_at_its_end_too() {
+fn an_answer_is_logged_as_it_ends_with_what_it_took() {
     let server = TestServer::start();
     let chats = "/v1/chat/completions";
-    ask(&server, "log-whole", chats, &chat(json!({}))).answer();
-    let line = &lines("log-whole", 1)[0];
-    assert_eq!(line["generated_tokens"], "4");
-    assert!(!line.contains_key("error") && line["prompt_tokens"] != "0", "{line:?}");
-
-    ask(&server, "log-stream", chats, &chat(json!({"stream": true}))).answer();
-    let both = lines("log-stream", 2);
-    assert_eq!(both[0]["status"], "200");
-    let (end, endpoint) = (&both[1], chats);
-    assert_eq!((end["ended"].as_str(), end["endpoint"].as_str()), ("complete", endpoint));
-    assert_eq!(end["generated_tokens"], "4");
-    assert!(end.contains_key("milliseconds"), "{end:?}");
+    for (id, body) in [("log-whole", json!({})), ("log-stream", json!({"stream": true}))] {
+        ask(&server, id, chats, &chat(body.clone())).answer();
+        let own = lines(id, 1);
+        let line = &own[0];
+        assert_eq!((line["endpoint"].as_str(), line["status"].as_str()), (chats, "200"));
+        assert_eq!((line["generated_tokens"].as_str(), line["cached_tokens"].as_str()), ("4", "1"));
+        assert!(!line.contains_key("error") && !line.contains_key("path"), "{line:?}");
+        for field in ["prompt_tokens", "milliseconds", "model", "prompt_tokens_per_second"] {
+            assert!(line.contains_key(field) && line[field] != "0", "{field}: {line:?}");
+        }
+        assert_eq!(line["generated_tokens_per_second"], "12.0");
+        let ended = body["stream"].as_bool().map(|_| "complete");
+        assert_eq!(line.get("ended").map(String::as_str), ended);
+    }
 }
 
 #[test]
@@ -128,17 +131,31 @@ fn a_stream_that_breaks_off_is_logged_as_one() {
     let server = TestServer::with(Fake { failure, ..Fake::says(&["fox"]) }, |_| {});
     let stream = chat(json!({"stream": true}));
     ask(&server, "log-failed", "/v1/chat/completions", &stream).answer();
-    let end = &lines("log-failed", 2)[1];
+    let end = &lines("log-failed", 1)[0];
     assert_eq!(end["ended"], "failed");
     assert!(end["error"].contains("device lost"), "{end:?}");
+}
 
+#[test]
+fn a_client_that_leaves_is_logged_with_what_was_computed_for_it() {
     let server = TestServer::with(Fake { endless: true, ..Fake::default() }, |_| {});
-    let mut client = ask(&server, "log-left", "/v1/chat/completions", &stream);
+    let mut client =
+        ask(&server, "log-left", "/v1/chat/completions", &chat(json!({"stream": true})));
     client.read_until("fox");
     drop(client);
-    let end = &lines("log-left", 2)[1];
-    assert_eq!(end["ended"], "the client left");
-    assert_ne!(end["generated_tokens"], "0", "{end:?}");
+    let line = &lines("log-left", 1)[0];
+    assert_eq!((line["ended"].as_str(), line["status"].as_str()), ("the client left", "200"));
+    assert_ne!(line["generated_tokens"], "0", "{line:?}");
+
+    // One that waits for the whole answer has no status.
+    let client = ask(&server, "log-gone", "/v1/chat/completions", &chat(json!({})));
+    while server.get("/health").json()["held"] == 0 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    drop(client);
+    let line = &lines("log-gone", 1)[0];
+    assert_eq!(line["ended"], "the client left");
+    assert!(!line.contains_key("status") && line.contains_key("model"), "{line:?}");
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         per_prompt: 1,
         context: None,
         delivery,
+        tells_progress: false,
         names,
         count_field: "messages",
         text_field: "messages",

@@ -1,11 +1,11 @@
 //! Answers as llama.cpp's server writes them.
 
-use inference_core::GenerateOptions;
+use inference_core::{GenerateOptions, PrefillProgress};
 use serde_json::{Value as Json, json};
 
 use crate::error::ApiError;
 use crate::fields::json::number;
-use crate::protocol::openai::head::{IDLE, failure};
+use crate::protocol::openai::head::{IDLE, failure, of_progress};
 use crate::protocol::wire::{Frame, Wire};
 use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
@@ -101,6 +101,13 @@ fn timings(usage: Usage) -> Json {
 impl Wire for LlamaWire {
     fn begin(&mut self) -> Vec<Frame> {
         Vec::new()
+    }
+
+    fn read(&mut self, index: usize, progress: PrefillProgress) -> Vec<Frame> {
+        let progress = of_progress(progress);
+        let piece = json!({"index": index, "content": "", "tokens": [], "stop": false,
+            "id_slot": -1, "prompt_progress": progress});
+        vec![Frame::Data(piece.to_string())]
     }
 
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {

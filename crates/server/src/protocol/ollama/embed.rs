@@ -22,6 +22,7 @@ use crate::pool::models::Makes;
 use crate::protocol::openai::options::stop;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::run::state::{State, blocking, cut_off};
+use crate::run::tally::Tally;
 
 /// Embeds texts.
 ///
@@ -101,6 +102,7 @@ async fn embed(
     let inputs: Vec<EmbedInput> = texts.into_iter().map(EmbedInput::Text).collect();
     let waits = Instant::now();
     let model = state.pool.embedding(Some(&name), Makes::Vectors).await?;
+    Tally::current().answered_by(model.name());
     state.pool.keep(index, keep);
     let load = waits.elapsed();
     let work = move || model.embed(&inputs, &options).map_err(ApiError::from);

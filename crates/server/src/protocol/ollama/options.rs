@@ -76,6 +76,7 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
         per_prompt: 1,
         context,
         delivery: if streams { Delivery::Stream } else { Delivery::Whole },
+        tells_progress: false,
         names,
         count_field: text_field,
         text_field,

@@ -1,5 +1,6 @@
 //! A chat's answers: reasoning, content, tool calls and log probabilities.
 
+use inference_core::PrefillProgress;
 use serde_json::{Value as Json, json};
 
 use super::head::{Head, IDLE, failure, finish_reason};
@@ -100,6 +101,11 @@ impl Wire for ChatWire {
 
     fn used(&mut self, progress: Usage) {
         self.head.used(progress);
+    }
+
+    fn read(&mut self, index: usize, progress: PrefillProgress) -> Vec<Frame> {
+        let choice = json!({"delta": {}, "logprobs": null, "finish_reason": null});
+        vec![self.head.progress(CHUNK, index, choice, progress)]
     }
 
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {

@@ -1,5 +1,6 @@
 //! A completion's answers: text and log probabilities.
 
+use inference_core::PrefillProgress;
 use serde_json::{Value as Json, json};
 
 use super::head::{Head, IDLE, failure, finish_reason};
@@ -76,6 +77,10 @@ impl Wire for CompletionWire {
 
     fn used(&mut self, progress: Usage) {
         self.head.used(progress);
+    }
+
+    fn read(&mut self, index: usize, progress: PrefillProgress) -> Vec<Frame> {
+        vec![self.head.progress(OBJECT, index, chunk("", Json::Null), progress)]
     }
 
     fn say(&mut self, index: usize, parts: Vec<Part>) -> Vec<Frame> {

@@ -22,6 +22,7 @@ use crate::http::response::json_response;
 use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::run::state::{State, blocking, cut_off};
+use crate::run::tally::Tally;
 
 /// Embeds texts.
 ///
@@ -58,6 +59,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         return Err(ApiError::value(*field, reason));
     }
     let model = state.pool.embedding(name.as_deref(), Makes::Vectors).await?;
+    Tally::current().answered_by(model.name());
     let name = model.name().to_owned();
     let work = move || model.embed(&inputs, &options).map_err(ApiError::from);
     let made = cut_off(&state, blocking(work)).await.map_err(|error| error.or_about("input"))?;

@@ -132,7 +132,11 @@ pub const GENERATING: &[Field] = &[
     hint("speculative.n_max", &[], "use `draft_tokens`"),
     hint("speculative.n_min", &[], "use `draft_tokens`"),
     hint("speculative.p_min", &[], "use `draft_tokens`"),
-    hint("return_progress", &["false"], "the progress of a prompt is not told"),
+    honoured(
+        "return_progress",
+        Kind::Bool,
+        "Extension: a stream tells how far the prompt is read, in `prompt_progress`.",
+    ),
     hint("timings_per_token", &["false"], "times are in `/metrics`"),
     refused("parse_tool_calls", &["true"], "calls are told as calls"),
     // Hints of routers, and labels.

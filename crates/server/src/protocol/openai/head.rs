@@ -1,5 +1,6 @@
 //! The fields that all objects of one of OpenAI's responses have in common.
 
+use inference_core::PrefillProgress;
 use serde_json::{Value as Json, json};
 
 use super::options::UsageEvent;
@@ -52,6 +53,20 @@ impl Head {
         Frame::Data(chunk.to_string())
     }
 
+    /// The event of a stream that tells how far the prompt of answer `index` is read.
+    pub fn progress(
+        &self,
+        object: &str,
+        index: usize,
+        mut choice: Json,
+        progress: PrefillProgress,
+    ) -> Frame {
+        choice["index"] = json!(index);
+        let mut chunk = self.object(object, vec![choice]);
+        chunk["prompt_progress"] = of_progress(progress);
+        Frame::Data(chunk.to_string())
+    }
+
     /// The last events of a stream.
     pub fn end(&self, object: &str, usage: Usage) -> Vec<Frame> {
         let mut frames = Vec::new();
@@ -82,6 +97,16 @@ pub fn of_usage(usage: Usage) -> Json {
         "total_tokens": usage.prompt + usage.completion,
         "prompt_tokens_details": {"cached_tokens": usage.cached},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    })
+}
+
+/// llama.cpp's `prompt_progress`.
+pub fn of_progress(progress: PrefillProgress) -> Json {
+    json!({
+        "total": progress.total,
+        "cache": progress.cached,
+        "processed": progress.processed,
+        "time_ms": progress.elapsed.as_millis() as u64,
     })
 }
 

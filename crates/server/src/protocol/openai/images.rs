@@ -19,6 +19,7 @@ use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::pictures::of_data_url;
 use crate::run::state::State;
+use crate::run::tally::Tally;
 
 /// The prefix of the names of an edit's events.
 const EDIT: &str = "image_edit";
@@ -172,6 +173,7 @@ async fn create(
     }
     reader.finish()?;
     let model = state.pool.image(asked.as_deref()).await?;
+    Tally::current().answered_by(model.name());
     let order = Order { kind, model, request, count, seed };
     match streams {
         true => streamed(state, order, guard).await,

@@ -101,6 +101,8 @@ fn object(state: &State, report: &Report) -> Json {
         "state": report.state,
         "bytes": report.bytes.or(known.bytes()),
         "pinned": report.pinned,
+        "loaded_at": report.loaded.map(|time| since_1970().saturating_sub(time).as_secs()),
+        "unloads_in": report.due.map(|due| due.as_secs()),
         "last_used": report.unused.map(|time| since_1970().saturating_sub(time).as_secs()),
     });
     if let Some(error) = &report.error {

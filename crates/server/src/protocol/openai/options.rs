@@ -94,11 +94,21 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         per_prompt: reader.count("n")?.unwrap_or(1),
         context: reader.count("num_ctx")?,
         delivery,
+        tells_progress: progress(reader, delivery)?,
         names,
         count_field: "n",
         text_field: "messages",
     };
     Ok(Sampling { usage: usage_event(reader, delivery)?, asked })
+}
+
+/// Returns true when a stream tells how far the prompt is read. A whole answer has nothing to tell it in.
+fn progress(reader: &mut Reader, delivery: Delivery) -> Result<bool> {
+    let is_asked_for = reader.bool("return_progress")?.unwrap_or(false);
+    if is_asked_for && delivery == Delivery::Whole {
+        take_hint("return_progress", "it is told in a stream")?;
+    }
+    Ok(is_asked_for && delivery == Delivery::Stream)
 }
 
 /// Sets the window of the penalties as llama.cpp's field `repeat_last_n` has it: 0 turns them off,

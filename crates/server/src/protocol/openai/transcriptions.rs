@@ -19,6 +19,7 @@ use crate::http::form::{self, Part};
 use crate::pool::models::Makes;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::run::state::{State, blocking, cut_off};
+use crate::run::tally::Tally;
 
 /// The longest sound that is taken, in seconds.
 #[cfg(feature = "sound")]
@@ -74,6 +75,7 @@ async fn create(
     reader.finish()?;
     options.validate().map_err(|error| ApiError::from(error).named(&names()))?;
     let model = state.pool.transcription(asked.as_deref()).await?;
+    Tally::current().answered_by(model.name());
     let rate = model.info().sample_rate;
     let held = cut_off(state, state.sound()).await?;
     // With the work, so that it counts until it is done, even where the client has left.

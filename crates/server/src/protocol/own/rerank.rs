@@ -19,6 +19,7 @@ use crate::http::response::json_response;
 use crate::pool::models::Makes;
 use crate::protocol::openai::embeddings::truncate;
 use crate::run::state::{State, blocking, cut_off};
+use crate::run::tally::Tally;
 
 /// Orders documents.
 ///
@@ -52,6 +53,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let pair = |document: &String| TextPair { query: query.clone(), document: document.clone() };
     let pairs: Vec<TextPair> = documents.iter().map(pair).collect();
     let model = state.pool.embedding(name.as_deref(), Makes::Scores).await?;
+    Tally::current().answered_by(model.name());
     let name = model.name().to_owned();
     let work = move || model.score(&pairs, &options).map_err(ApiError::from);
     let made = cut_off(&state, blocking(work)).await;

@@ -89,6 +89,7 @@ pub async fn create(
         per_prompt: 1,
         context: None,
         delivery,
+        tells_progress: false,
         names,
         count_field: "input",
         text_field: "input",
