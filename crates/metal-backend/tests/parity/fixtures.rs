@@ -12,6 +12,8 @@ use safetensors::tensor::TensorView;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
+use crate::seeded;
+
 /// The folder of the fixtures.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parity")
@@ -46,6 +48,11 @@ impl Checkpoint {
                 let to = folder.path().join(entry.file_name());
                 fs::copy(entry.path(), to).expect("the temporary folder takes the file");
             }
+        }
+        let plan = folder.path().join("weights.json");
+        if plan.exists() {
+            seeded::write(folder.path());
+            fs::remove_file(plan).expect("it was copied");
         }
         Checkpoint { folder }
     }
@@ -231,6 +238,14 @@ impl Golden {
     pub fn prompts(&self) -> impl Iterator<Item = (&str, &Json)> {
         let prompts = self.json["prompts"].as_object().expect("goldens have prompts");
         prompts.iter().map(|(name, prompt)| (name.as_str(), prompt))
+    }
+
+    /// The tokens after `prompt` by one way of running, where the golden has them. Ways that lead to
+    /// the same are kept once.
+    pub fn run<'a>(&self, prompt: &'a Json, variant: &str) -> Option<&'a Json> {
+        let as_base = self.json.get("as_base").and_then(Json::as_array);
+        let is_base = as_base.is_some_and(|ways| ways.iter().any(|way| way == variant));
+        prompt["greedy"].get(if is_base { "base" } else { variant })
     }
 
     /// The values of a tensor, where the golden has it.

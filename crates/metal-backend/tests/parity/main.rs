@@ -27,3 +27,4 @@ mod ranks;
 mod released;
 mod rounded;
 mod sampling;
+mod seeded;
