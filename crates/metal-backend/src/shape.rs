@@ -10,6 +10,8 @@ mod latent;
 mod layer_inputs;
 mod mamba;
 mod mixture;
+mod networks;
+mod norms;
 mod shared_expert;
 mod short_convolution;
 mod split;
@@ -34,6 +36,8 @@ pub(crate) use language::Language;
 pub(crate) use latent::LatentParts;
 pub(crate) use mamba::{MambaParts, NormPlace, check_mamba, mamba_sizes, step_limits};
 pub(crate) use mixture::{Mixture, sparse_layers};
+pub(crate) use networks::Ungated;
+pub(crate) use norms::Norms;
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
 pub(crate) use towers::{gemma4_tower, pixtral_tower, qwen_tower, siglip_tower};
 
@@ -55,12 +59,15 @@ pub(crate) struct Shape {
     pub vocab_size: i32,
     pub rms_norm_eps: f32,
     pub max_position_embeddings: Option<i32>,
-    /// Norm weights are stored as their distance from 1 (Gemma).
-    pub offset_norms: bool,
+    pub norms: Norms,
     /// The name of the embeddings.
     pub embeddings: &'static str,
+    /// The name of the blocks.
+    pub layers: &'static str,
     /// The name of the norm behind the last block.
     pub final_norm: &'static str,
+    /// The name of the output layer.
+    pub head: &'static str,
     /// The output layer may have a bias, also where its matrix is that of the embeddings.
     pub head_bias: bool,
 }
@@ -95,9 +102,11 @@ impl Shape {
             vocab_size: config.size("vocab_size")?,
             rms_norm_eps: config.opt_positive("rms_norm_eps")?.unwrap_or(1e-6) as f32,
             max_position_embeddings: config.opt_size("max_position_embeddings")?,
-            offset_norms: false,
+            norms: Norms::Rms,
             embeddings: "embed_tokens",
+            layers: "layers",
             final_norm: "norm",
+            head: "lm_head",
             head_bias: false,
         };
         shape.check()?;
@@ -132,12 +141,11 @@ impl Shape {
     }
 
     /// The norm `name` over `size` values.
-    fn norm(&self, w: &Weights, name: &str, size: i32) -> Result<RmsNorm> {
-        if self.offset_norms {
-            w.offset_rms_norm(name, size, self.rms_norm_eps)
-        } else {
-            w.rms_norm(name, size, self.rms_norm_eps)
-        }
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn norm(&self, w: &Weights, name: &str, size: i32) -> Result<RmsNorm> {
+        self.norms.norm(w, name, size, self.rms_norm_eps)
     }
 
     /// A norm over `size` values without a weight.
@@ -308,7 +316,8 @@ impl Shape {
             model.embedding(self.embeddings, self.vocab_size, self.hidden_size)
         })?;
         let of_layer = |index: usize| {
-            let build = |model: &Weights| block(&model.at(&format!("layers.{index}")), index);
+            let build =
+                |model: &Weights| block(&model.at(self.layers).at(&index.to_string()), index);
             model.part(ModelPart::Layer(index), build)
         };
         let layers =
@@ -346,7 +355,7 @@ impl Shape {
     /// # Errors
     /// A value that is no flag; tensors that cannot be read.
     fn is_tied(&self, config: &Config, w: &Weights, model: &Weights) -> Result<bool> {
-        let head = w.at("lm_head");
+        let head = w.at(self.head);
         let has_own = head.has("weight");
         let is_said = config.opt_flag("tie_word_embeddings")?;
         let is_copy = || head.looks_like("weight", &model.at(self.embeddings));
@@ -360,22 +369,22 @@ impl Shape {
     fn lm_head(&self, w: &Weights, is_tied: bool) -> Result<Head> {
         if is_tied {
             // Some checkpoints carry a copy of the embeddings here. What else lies here is no copy.
-            let copy = w.at("lm_head").prefix();
+            let copy = w.at(self.head).prefix();
             w.ignore(|name| {
                 name.strip_prefix(&copy).is_some_and(|last| COPIES_OF_EMBEDDINGS.contains(&last))
             });
             return Ok(Head::Tied);
         }
-        let has_bias = self.head_bias && w.at("lm_head").has("bias");
+        let has_bias = self.head_bias && w.at(self.head).has("bias");
         let sizes = [self.hidden_size, self.vocab_size];
-        let build = |w: &Weights| w.output_layer("lm_head", sizes, has_bias);
+        let build = |w: &Weights| w.output_layer(self.head, sizes, has_bias);
         Ok(Head::Own(w.part(ModelPart::Head, build)?))
     }
 
     /// The bias of an output layer whose matrix is that of the embeddings, where it has one.
     fn tied_bias(&self, w: &Weights, is_tied: bool) -> Result<Option<Array>> {
-        let has_bias = is_tied && self.head_bias && w.at("lm_head").has("bias");
-        let build = |w: &Weights| w.output_bias("lm_head", self.vocab_size);
+        let has_bias = is_tied && self.head_bias && w.at(self.head).has("bias");
+        let build = |w: &Weights| w.output_bias(self.head, self.vocab_size);
         has_bias.then(|| w.part(ModelPart::Head, build)).transpose()
     }
 }

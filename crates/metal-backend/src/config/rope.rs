@@ -153,6 +153,13 @@ impl RopeScaling {
                     8192.0,
                 )?,
             }),
+            // Frequencies change behind `max_position_embeddings` alone, where requests end.
+            "dynamic" if parameters.get("original_max_position_embeddings").is_none() => {
+                match model.opt_size("max_position_embeddings")? {
+                    Some(_) => Ok(RopeScaling::None),
+                    None => Err(model.missing("max_position_embeddings")),
+                }
+            }
             "longrope" | "su" => RopeScaling::parse_long(model, parameters),
             // The first Phi 3 checkpoints.
             "yarn" if parameters.get("long_factor").is_some() => {

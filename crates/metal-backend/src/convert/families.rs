@@ -110,9 +110,10 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
 
 /// Returns true for a leftover of training or of another program, by its name alone.
 fn is_leftover(name: &str) -> bool {
-    const PARTS: [&str; 8] = [
+    const PARTS: [&str; 9] = [
         "rotary_emb.",
         "mtp.",
+        "mtp_layers.",
         "mtp_block.",
         "mtp_linear_proj.",
         "mtp_hidden_norm.",

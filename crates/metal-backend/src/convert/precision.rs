@@ -70,11 +70,13 @@ impl Precision<'_> {
     }
 
     /// Modules with a weight that is no linear layer's in mlx-lm, so that it is never packed:
-    /// routers with biases of their own.
+    /// routers with biases of their own, and norms with a row for each head.
     fn is_no_linear(&self, path: &str) -> bool {
         let router = match self.family {
             "deepseek_v3" | "glm4_moe" | "glm4_moe_lite" => "mlp.gate",
             "nemotron_h" => "mixer.gate",
+            "cohere" => return path.ends_with("q_norm") || path.ends_with("k_norm"),
+            "stablelm" => return path.ends_with("q_layernorm") || path.ends_with("k_layernorm"),
             _ => return path.ends_with("conv") || path.ends_with("conv1d"),
         };
         path.ends_with(router) || path.ends_with("conv1d")

@@ -122,7 +122,7 @@ impl Activation {
 }
 
 /// `ln(1 + exp(x))`, by MLX's operations.
-pub(super) fn softplus(x: &Array) -> Result<Array> {
+pub(crate) fn softplus(x: &Array) -> Result<Array> {
     let x = ops::expand_dims(x, -1)?;
     let zeros = ops::zeros(x.shape(), x.dtype())?;
     ops::logsumexp(&ops::concatenate(&[&x, &zeros], -1)?, -1, false)

@@ -40,6 +40,14 @@ impl Columns {
         Heads { array: &self.of, at: self.range.start }
     }
 
+    /// These values within ± `limit`.
+    pub fn within(&self, limit: f32) -> Result<Columns> {
+        let x = self.array()?;
+        let scalar = |value| Array::scalar(value, x.dtype());
+        let clipped = ops::maximum(&ops::minimum(&x, &scalar(limit)?)?, &scalar(-limit)?)?;
+        Ok(Columns::all(clipped))
+    }
+
     /// An array of these columns alone.
     pub fn array(&self) -> Result<Array> {
         let Range { start, end } = self.range;

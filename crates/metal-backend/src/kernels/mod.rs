@@ -15,11 +15,12 @@ mod rows;
 mod scan;
 mod settings;
 
-pub(crate) use activation::{Activation, silu};
+pub(crate) use activation::{Activation, silu, softplus};
 pub(crate) use choice::{Activations, Kernels, UNPACKED_FROM};
 pub(crate) use columns::Columns;
 pub(crate) use experts::Order;
 pub(crate) use fused::{GatedNorm, GemvFusion, Norm};
 pub(crate) use matrix::Matrix;
 pub(crate) use mlx_ffi::cuda::{Branch, ScaledNorm, StreamHeads};
+pub(crate) use rows::lowest;
 pub(crate) use settings::Settings;

@@ -1,7 +1,7 @@
 //! Operations on each row by itself: sums, norms, the split into heads.
 
 use mlx_ffi::step::Heads;
-use mlx_ffi::{Array, cpu, cuda, fast, ops};
+use mlx_ffi::{Array, Dtype, cpu, cuda, fast, ops};
 
 use super::choice::Kernels;
 use super::columns::Columns;
@@ -98,4 +98,14 @@ impl Kernels {
         let [b, l, _] = x.of.dims()?;
         ops::swap_axes(&ops::reshape(&x.array()?, &[b, l, -1, head_dim])?, 1, 2)
     }
+}
+
+/// The lowest finite value of a floating-point type, a scalar.
+pub(crate) fn lowest(dtype: Dtype) -> mlx_ffi::Result<Array> {
+    let value = match dtype {
+        Dtype::F16 => -65504.0,
+        Dtype::Bf16 => -3.389_531_4e38,
+        _ => f32::MIN,
+    };
+    Array::scalar(value, dtype)
 }

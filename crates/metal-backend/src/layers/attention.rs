@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
-use crate::kernels::{Activation, Columns, Kernels};
+use crate::kernels::{Activation, Columns, Kernels, lowest};
 
 /// The most positions of a text whose scores are all held at once on CUDA where that is not needed.
 const MOST_COMPOSED: i32 = 1024;
@@ -30,6 +30,8 @@ pub(crate) struct AttentionConfig {
     pub scale: f32,
     /// Scores are squashed to ± this by tanh.
     pub softcap: Option<f32>,
+    /// Queries, keys and values are held within ± this.
+    pub clip: Option<f32>,
     /// How many positions a position sees, itself included; `None`: all before it.
     pub window: Option<i32>,
     /// The positions of a picture see each other.
@@ -147,6 +149,10 @@ impl Attention {
         let [k, v] =
             own.ok_or_else(|| mlx_ffi::Error::new("a layer that reuses keys has a cache"))?;
         let (q, gate) = self.gate.values(q, input.as_ref())?;
+        let [q, k, v] = match self.config.clip {
+            None => [q, k, v],
+            Some(limit) => [q.within(limit)?, k.within(limit)?, v.within(limit)?],
+        };
         let (q, k) = self.qk_norms.projections(q, k)?;
         Ok(Projected { q, k, v, gate })
     }
@@ -287,7 +293,9 @@ impl Attention {
     /// Returns true when kernels know how queries and keys are normed, rotated and scaled.
     fn is_plain(&self) -> bool {
         let norms_come_first = !matches!(self.qk_norms, QkNorms::RotatedHeads { .. });
-        self.position_scale.is_none() && self.has_halves() && norms_come_first
+        let (q_norm, k_norm) = self.qk_norms.heads();
+        let are_known = [q_norm, k_norm].into_iter().flatten().all(RmsNorm::is_of_heads);
+        self.position_scale.is_none() && self.has_halves() && norms_come_first && are_known
     }
 
     /// Returns true when values are rotated in halves, as kernels know it.
@@ -365,8 +373,9 @@ impl Attention {
     ) -> Result<Array> {
         let [b, l, _] = x.of.dims()?;
         let head_dim = self.config.head_dim;
-        let has_one_type = norm.is_none_or(|norm| norm.weight.dtype() == x.of.dtype());
-        if self.kernels.is_ours_on_cpu() && has_one_type && self.has_halves() {
+        let is_known =
+            norm.is_none_or(|norm| norm.weight.dtype() == x.of.dtype() && norm.is_of_heads());
+        if self.kernels.is_ours_on_cpu() && is_known && self.has_halves() {
             let factors = positions.rope_factors();
             let turns = self
                 .rope
@@ -487,14 +496,4 @@ impl Attention {
         let out = ops::matmul(&weights, &ops::expand_dims(v, 2)?)?;
         ops::reshape(&out, &[b, n_heads, l, d])
     }
-}
-
-/// The lowest finite value of a floating-point type, a scalar.
-fn lowest(dtype: Dtype) -> Result<Array> {
-    let value = match dtype {
-        Dtype::F16 => -65504.0,
-        Dtype::Bf16 => -3.389_531_4e38,
-        _ => f32::MIN,
-    };
-    Array::scalar(value, dtype)
 }

@@ -36,7 +36,8 @@ pub(crate) enum Residual {
     Sum,
     /// One after the other, what is added being multiplied with this.
     Scaled(f32),
-    /// Both at once: both see what the norm before the mixer makes, and there are no other norms.
+    /// Both at once: both see what the norm before the mixer makes, but for a network that has a
+    /// norm of its own. There are no other norms.
     Parallel,
     /// One after the other, to one of several streams, from which the others are guessed.
     AltUp(Box<AltUp>),
@@ -164,6 +165,8 @@ impl Block {
         let normed = x.fusion(&self.input_norm, Fusion::default()).prologue(&x.h)?;
         let seen = Fusion { normed: Some(&normed), ..Fusion::default() };
         let mixed = self.mixer.forward(&x.h, seen, positions, state)?;
+        let own = self.mlp_norm.as_ref().map(|norm| norm.forward(&x.h)).transpose()?;
+        let seen = Fusion { normed: own.as_ref().or(seen.normed), ..seen };
         let fed = self.mlp.forward(&x.h, seen)?;
         let h = self.kernels.sum(&self.kernels.sum(&x.h, &mixed)?, &fed)?;
         Ok(Stream { h, normed: None })

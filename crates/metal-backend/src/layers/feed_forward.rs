@@ -2,13 +2,15 @@
 
 use mlx_ffi::{Array, Dtype, Result};
 
-use super::{DenseAndMoe, Fusion, LatentMoe, Mlp, Moe, Workspace};
+use super::{DenseAndMoe, Fusion, LatentMoe, Mlp, Moe, PlainMlp, Workspace};
 
 /// The second half of a block.
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     /// One network for all positions.
     Mlp(Box<Mlp>),
+    /// One network for all positions, without a gate.
+    Plain(Box<PlainMlp>),
     /// A few of many.
     Moe(Box<Moe>),
     /// One network for all positions and a few of many.
@@ -22,6 +24,12 @@ pub(crate) enum FeedForward {
 impl From<Mlp> for FeedForward {
     fn from(mlp: Mlp) -> FeedForward {
         FeedForward::Mlp(Box::new(mlp))
+    }
+}
+
+impl From<PlainMlp> for FeedForward {
+    fn from(mlp: PlainMlp) -> FeedForward {
+        FeedForward::Plain(Box::new(mlp))
     }
 }
 
@@ -48,6 +56,7 @@ impl FeedForward {
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         match self {
             FeedForward::Mlp(mlp) => mlp.workspace(dtype),
+            FeedForward::Plain(mlp) => mlp.workspace(dtype),
             FeedForward::Moe(moe) => moe.workspace(dtype),
             FeedForward::DenseAndMoe(both) => both.workspace(dtype),
             FeedForward::Latent(moe) => moe.workspace(dtype),
@@ -59,6 +68,7 @@ impl FeedForward {
     pub fn forward(&self, x: &Array, fusion: Fusion<'_>) -> Result<Array> {
         match self {
             FeedForward::Mlp(mlp) => mlp.forward(x, fusion),
+            FeedForward::Plain(mlp) => mlp.forward(x, fusion),
             FeedForward::Moe(moe) => match moe.on_cuda(x) {
                 Some(network) => moe.at_once(x, &network, fusion),
                 None => fusion.epilogue(moe.kernels, moe.forward(&fusion.prologue(x)?)?),

@@ -9,6 +9,8 @@ use crate::kernels::{Kernels, Norm};
 pub(crate) struct RmsNorm {
     /// `[size]`, or `[groups, size]` for values of `[…, groups, size]`.
     pub weight: Array,
+    /// `[size]`, of a norm around the mean that has one.
+    pub bias: Option<Array>,
     pub eps: f32,
     /// The quantity that is squared.
     pub around: Around,
@@ -21,7 +23,7 @@ pub(crate) struct RmsNorm {
 pub(crate) enum Around {
     /// The values (root-mean-square norm).
     Zero,
-    /// The values' distances from their mean, which the result has too (layer norm without bias).
+    /// The values' distances from their mean, which the result has too (layer norm).
     Mean,
 }
 
@@ -50,8 +52,9 @@ impl RmsNorm {
     /// In float32, as the references compute it.
     fn around_mean(&self, x: &Array) -> Result<Array> {
         let dtype = x.dtype();
-        if self.kernels.is_ours_on_cpu() && self.weight.dtype() == dtype {
-            return self.kernels.layer_norm(x, &self.weight, None, self.eps);
+        let is_row = self.weight.shape().len() == 1;
+        if self.kernels.is_ours_on_cpu() && self.weight.dtype() == dtype && is_row {
+            return self.kernels.layer_norm(x, &self.weight, self.bias.as_ref(), self.eps);
         }
         let size = x.shape().last().copied().unwrap_or(1).max(1);
         let x = ops::astype(x, Dtype::F32)?;
@@ -59,6 +62,10 @@ impl RmsNorm {
         let mean = ops::multiply(&ops::sum(&x, -1, true)?, &part)?;
         let weight = ops::astype(&self.weight, Dtype::F32)?;
         let y = self.kernels.rms_norm(&ops::subtract(&x, &mean)?, &weight, self.eps)?;
+        let y = match &self.bias {
+            None => y,
+            Some(bias) => ops::add(&y, bias)?,
+        };
         ops::astype(&y, dtype)
     }
 
@@ -71,6 +78,12 @@ impl RmsNorm {
     /// This norm, of the distances from the mean.
     pub fn around(self, around: Around) -> RmsNorm {
         RmsNorm { around, ..self }
+    }
+
+    /// Returns true for a norm of heads that kernels know: around 0, by weights that all heads
+    /// share.
+    pub fn is_of_heads(&self) -> bool {
+        self.weights().is_some() && self.weight.shape().len() == 1
     }
 
     /// Its weight and epsilon for a kernel; `None`: kernels do not know it.

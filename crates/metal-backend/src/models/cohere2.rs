@@ -4,8 +4,8 @@
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{Around, Block, Decoder, Ending, Residual};
-use crate::shape::{AttentionParts, Shape, activation, windows};
+use crate::layers::Decoder;
+use crate::shape::{AttentionParts, Norms, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Cohere2ForCausalLM`.
@@ -14,8 +14,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     if config.opt_flag("use_qk_norm")?.unwrap_or(false) {
         return Err(Error::model("config.json: `use_qk_norm` is true, expected false"));
     }
-    let eps = config.opt_positive("layer_norm_eps")?.unwrap_or(1e-5) as f32;
-    let shape = Shape { rms_norm_eps: eps, ..Shape::read(config)? };
+    let shape = Shape {
+        rms_norm_eps: config.opt_positive("layer_norm_eps")?.unwrap_or(1e-5) as f32,
+        norms: Norms::Layer { has_bias: false },
+        ..Shape::read(config)?
+    };
     let rope =
         RopeConfig { pairs: RopePairs::Neighbours, ..config.rope("sliding_attention", 10_000.0)? };
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
@@ -32,20 +35,9 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             window: windows[index],
             ..AttentionParts::PLAIN
         };
-        let norm = w.rms_norm("input_layernorm", shape.hidden_size, eps)?.around(Around::Mean);
         let rope = windows[index].is_some().then_some(&rope);
-        Ok(Block {
-            input_norm: Some(norm),
-            mixer: shape.attention(&w.at("self_attn"), rope, parts)?.into(),
-            mixer_out_norm: None,
-            mlp_norm: None,
-            mlp: shape.mlp(&w.at("mlp"), act, false)?,
-            mlp_out_norm: None,
-            residual: Residual::Parallel,
-            ending: Ending::default(),
-            kernels: w.kernels(),
-        })
+        let attention = shape.attention(&w.at("self_attn"), rope, parts)?;
+        shape.parallel_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
     })?;
-    let norm = decoder.norm.around(Around::Mean);
-    Ok(Decoder { norm, logit_scale: Some(scale), ..decoder })
+    Ok(Decoder { logit_scale: Some(scale), ..decoder })
 }

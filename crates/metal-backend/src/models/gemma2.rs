@@ -5,12 +5,12 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::Decoder;
-use crate::shape::{AttentionParts, Shape, activation, windows};
+use crate::shape::{AttentionParts, Norms, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Gemma2ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let shape = Shape { offset_norms: true, ..Shape::read(config)? };
+    let shape = Shape { norms: Norms::OffsetRms, ..Shape::read(config)? };
     let rope = config.rope("full_attention", 10_000.0)?;
     let act = activation(config, "hidden_activation", Activation::GeluTanh)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::Decoder;
-use crate::shape::{AttentionParts, NormSpan, Shape, activation, windows};
+use crate::shape::{AttentionParts, NormSpan, Norms, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Gemma3ForCausalLM`.
@@ -26,7 +26,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
         ("max_position_embeddings", 131_072),
         ("sliding_window", 4096),
     ]);
-    let shape = Shape { offset_norms: true, ..Shape::read(config)? };
+    let shape = Shape { norms: Norms::OffsetRms, ..Shape::read(config)? };
     let global = config.rope("full_attention", 1_000_000.0)?;
     let local = config.local_rope()?;
     let act = activation(config, "hidden_activation", Activation::GeluTanh)?;

@@ -1,38 +1,55 @@
 //! The architectures: one file each, and one line here.
 
+mod apertus;
+mod arcee;
 mod bert;
+mod cohere;
 mod cohere2;
 mod deepseek_v3;
 mod encoders;
 mod ernie4_5_moe;
+mod exaone;
 mod exaone4;
 mod falcon_h1;
+mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma3_text;
 mod gemma3n;
 mod gemma4;
+mod glm;
+mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
+mod gpt_neox;
 mod gpt_oss;
 mod granite;
 mod granitemoehybrid;
+mod helium;
 mod hunyuan_v1_dense;
+mod internlm2;
+mod internlm3;
 mod kimi_linear;
 mod laguna;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
+mod mimo;
+mod minicpm;
 mod minimax_m2;
+mod ministral;
 mod ministral3;
 mod mistral;
 mod mistral3;
 mod mixtral;
 mod modernbert;
 mod muse_glimmer;
+mod nemotron;
 mod nemotron_h;
+mod olmo;
 mod olmo2;
 mod olmo3;
+mod phi;
 mod phi3;
 mod qwen2;
 mod qwen2_moe;
@@ -45,6 +62,8 @@ mod qwen3_vl;
 mod qwen3_vl_moe;
 mod seed_oss;
 mod smollm3;
+mod stablelm;
+mod starcoder2;
 mod xlm_roberta;
 
 use serde_json::Value;
@@ -61,11 +80,16 @@ type Load = fn(&Config, &Weights) -> Result<Decoder>;
 
 /// Each `model_type` with its builder.
 const REGISTRY: &[(&str, Load)] = &[
+    ("apertus", apertus::load),
+    ("arcee", arcee::load),
+    ("cohere", cohere::load),
     ("cohere2", cohere2::load),
     ("deepseek_v3", deepseek_v3::load),
     ("ernie4_5_moe", ernie4_5_moe::load),
+    ("exaone", exaone::load),
     ("exaone4", exaone4::load),
     ("falcon_h1", falcon_h1::load),
+    ("gemma", gemma::load),
     ("gemma2", gemma2::load),
     ("gemma3", gemma3::load),
     ("gemma3_text", gemma3_text::load),
@@ -73,26 +97,38 @@ const REGISTRY: &[(&str, Load)] = &[
     ("gemma3n_text", gemma3n::load_text),
     ("gemma4", gemma4::load),
     ("gemma4_text", gemma4::load_text),
+    ("glm", glm::load),
+    ("glm4", glm4::load),
     ("glm4_moe", glm4_moe::load),
     ("glm4_moe_lite", glm4_moe_lite::load),
+    ("gpt_neox", gpt_neox::load),
     ("gpt_oss", gpt_oss::load),
     ("granite", granite::load),
     ("granitemoehybrid", granitemoehybrid::load),
+    ("helium", helium::load),
     ("hunyuan_v1_dense", hunyuan_v1_dense::load),
+    ("internlm2", internlm2::load),
+    ("internlm3", internlm3::load),
     ("kimi_linear", kimi_linear::load),
     ("laguna", laguna::load),
     ("lfm2", lfm2::load),
     ("lfm2_moe", lfm2_moe::load),
     ("llama", llama::load),
+    ("mimo", mimo::load),
+    ("minicpm", minicpm::load),
     ("minimax_m2", minimax_m2::load),
+    ("ministral", ministral::load),
     ("ministral3", ministral3::load),
     ("mistral", mistral::load),
     ("mistral3", mistral3::load),
     ("mixtral", mixtral::load),
     ("muse_glimmer", muse_glimmer::load),
+    ("nemotron", nemotron::load),
     ("nemotron_h", nemotron_h::load),
+    ("olmo", olmo::load),
     ("olmo2", olmo2::load),
     ("olmo3", olmo3::load),
+    ("phi", phi::load),
     ("phi3", phi3::load),
     ("qwen2", qwen2::load),
     ("qwen2_moe", qwen2_moe::load),
@@ -107,6 +143,8 @@ const REGISTRY: &[(&str, Load)] = &[
     ("qwen3_vl_moe", qwen3_vl_moe::load),
     ("seed_oss", seed_oss::load),
     ("smollm3", smollm3::load),
+    ("stablelm", stablelm::load),
+    ("starcoder2", starcoder2::load),
 ];
 
 /// The names of the architectures, sorted.

@@ -6,7 +6,7 @@ use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{Attention, Decoder, OutputGate, QkNorms};
-use crate::shape::{AttentionParts, Language, Shape, activation, windows};
+use crate::shape::{AttentionParts, Language, Norms, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the language model of `MuseGlimmerForConditionalGeneration`; the vision tower is left
@@ -28,7 +28,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let q_size = config.opt_positive("qk_scale_factor")?.unwrap_or(3.87) as f32;
     let post_eps = config.opt_positive("post_norm_eps")?.unwrap_or(1e-8) as f32;
     let (eps, hidden) = (shape.rms_norm_eps, shape.hidden_size);
-    let blocks = Shape { offset_norms: true, ..shape.clone() };
+    let blocks = Shape { norms: Norms::OffsetRms, ..shape.clone() };
     let embed_norm = model.plain_rms_norm(hidden, eps)?;
     let decoder = shape.decoder(&config, &head, &model, |w, index| {
         let attn = w.at("self_attn");

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::{Decoder, DeltaSizes, FeedForward, Mixer};
 use crate::shape::{
-    AttentionParts, Language, NormSpan, Shape, activation, attention_layers, qwen_tower,
+    AttentionParts, Language, NormSpan, Norms, Shape, activation, attention_layers, qwen_tower,
 };
 use crate::weights::Weights;
 
@@ -63,7 +63,9 @@ impl Hybrid {
         let has_attention =
             attention_layers(config, shape.num_hidden_layers, &["linear_attention"], is_attention)?;
         // Released norms are stored as their distance from 1, converted ones as they are.
-        let shape = Shape { offset_norms: is_released(model, &has_attention), ..shape };
+        let is_released = is_released(model, &has_attention);
+        let norms = if is_released { Norms::OffsetRms } else { Norms::Rms };
+        let shape = Shape { norms, ..shape };
         let rope = config
             .with_default_number("partial_rotary_factor", 0.25)
             .partial_rope("full_attention", theta)?;

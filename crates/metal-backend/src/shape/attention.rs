@@ -19,6 +19,9 @@ pub(crate) struct AttentionParts {
     pub o_bias: bool,
     /// Queries, keys and values come from `qkv_proj`.
     pub fused_qkv: bool,
+    /// Queries, keys and values come from this matrix. Its rows are, for each head of keys, those
+    /// of the queries that see it, its own and its values'.
+    pub grouped_qkv: Option<&'static str>,
     /// The values that the norms of queries and keys go over.
     pub qk_norms: NormSpan,
     /// The names of these norms.
@@ -31,6 +34,8 @@ pub(crate) struct AttentionParts {
     pub scale: Option<f64>,
     /// Scores are squashed to ± this.
     pub softcap: Option<f64>,
+    /// Queries, keys and values are held within ± this.
+    pub clip: Option<f64>,
     /// How many positions are seen.
     pub window: Option<i32>,
     /// The positions of a picture see each other.
@@ -68,6 +73,8 @@ pub(crate) enum NormSpan {
     None,
     /// Each head, before its rotation.
     Head,
+    /// Each head by weights of its own, before its rotation.
+    OwnHead,
     /// Each head, after its rotation.
     RotatedHead,
     /// All heads at once, before their rotation.
@@ -80,12 +87,14 @@ impl AttentionParts {
         qkv_bias: false,
         o_bias: false,
         fused_qkv: false,
+        grouped_qkv: None,
         qk_norms: NormSpan::None,
         norm_names: ["q_norm", "k_norm"],
         o_name: "o_proj",
         sinks: false,
         scale: None,
         softcap: None,
+        clip: None,
         window: None,
         sees_whole: false,
         sees_later: false,
@@ -113,7 +122,8 @@ impl Shape {
             o_name: parts.o_name,
         };
         // A norm over all heads needs all of them.
-        let is_whole = parts.is_whole || parts.qk_norms == NormSpan::Projection;
+        let has_whole_norms = matches!(parts.qk_norms, NormSpan::Projection | NormSpan::OwnHead);
+        let is_whole = parts.is_whole || has_whole_norms || parts.grouped_qkv.is_some();
         let Some(own) = HeadShare::of(w, all).filter(|_| !is_whole) else {
             return self.attention_of_all(w, rope, parts);
         };
@@ -149,6 +159,9 @@ impl Shape {
         } else if parts.fused_qkv {
             let qkv_proj = w.linear("qkv_proj", hidden, q_dim + 2 * kv_dim, bias)?;
             Qkv::Fused { qkv_proj, q_dim, kv_dim }
+        } else if let Some(name) = parts.grouped_qkv {
+            let qkv_proj = w.linear_in_order(name, hidden, &self.rows_by_kind(), bias)?;
+            Qkv::Fused { qkv_proj, q_dim, kv_dim }
         } else if parts.output_gate {
             let q_dim = q_dim.checked_mul(2).ok_or_else(|| {
                 Error::model("config.json: heads times `head_dim` exceeds 2³¹ - 1")
@@ -180,12 +193,17 @@ impl Shape {
         };
         let [q_name, k_name] = parts.norm_names;
         let norms = |q, k| Ok::<_, Error>((self.norm(w, q_name, q)?, self.norm(w, k_name, k)?));
+        let own =
+            |name, count| self.norms.of_heads(w, name, [count, self.head_dim], self.rms_norm_eps);
         let qk_norms = match parts.qk_norms {
             NormSpan::None => QkNorms::None,
             _ if reuses => QkNorms::Queries { q_norm: self.norm(w, q_name, self.head_dim)? },
             NormSpan::Head => {
                 let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
                 QkNorms::Heads { q_norm, k_norm }
+            }
+            NormSpan::OwnHead => {
+                QkNorms::Heads { q_norm: own(q_name, heads)?, k_norm: own(k_name, kv_heads)? }
             }
             NormSpan::RotatedHead => {
                 let (q_norm, k_norm) = norms(self.head_dim, self.head_dim)?;
@@ -205,6 +223,7 @@ impl Shape {
                 head_dim: self.head_dim,
                 scale: scale as f32,
                 softcap: parts.softcap.map(|softcap| softcap as f32),
+                clip: parts.clip.map(|limit| limit as f32),
                 window: parts.window,
                 sees_whole: parts.sees_whole,
                 sees_later: parts.sees_later,
@@ -220,6 +239,19 @@ impl Shape {
             gate: if parts.output_gate { OutputGate::BesideQueries } else { OutputGate::None },
             kernels: w.kernels(),
         })
+    }
+
+    /// The rows of all queries, all keys and all values in a matrix that has them by heads of keys.
+    fn rows_by_kind(&self) -> Vec<Range<i32>> {
+        let each = self.num_attention_heads / self.num_key_value_heads;
+        let part = |first: i32, count: i32| {
+            let rows = move |group: i32| {
+                let start = (group * (each + 2) + first) * self.head_dim;
+                start..start + count * self.head_dim
+            };
+            (0..self.num_key_value_heads).map(rows)
+        };
+        part(0, each).chain(part(each, 1)).chain(part(each + 1, 1)).collect()
     }
 
     /// Values of each head that are rotated.

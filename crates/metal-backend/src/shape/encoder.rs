@@ -51,6 +51,7 @@ impl EncoderSizes {
                 head_dim,
                 scale: (f64::from(head_dim).sqrt().recip()) as f32,
                 softcap: None,
+                clip: None,
                 window: None,
                 sees_whole: false,
                 sees_later: true,

@@ -13,7 +13,7 @@ use crate::fixtures::{
 };
 
 /// Checks that the config as transformers 5 saves it makes the same model.
-fn resaved_config_gives_the_same_tokens(name: &str) {
+pub fn resaved_config_gives_the_same_tokens(name: &str) {
     let resaved = fixture(&format!("configs/{name}-v5.json"));
     let model = Checkpoint::new(name).with_config(&resaved).load(LoadOptions::default());
     for (prompt, expected) in Golden::new(name).prompts() {

@@ -64,6 +64,7 @@ fn drafts_change_no_token_of(names: &[&str]) {
 #[test]
 fn dense_models_with_drafts_agree_with_the_references() {
     drafts_change_no_token_of(&["llama", "qwen3", "olmo2", "smollm3", "qwen3-4bit-g64", "granite"]);
+    drafts_change_no_token_of(&["cohere", "gpt_neox", "olmo", "stablelm"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::checkpoints::agrees_with_the_references;
 use crate::fixtures::{Checkpoint, Golden, greedy, ids, token_ids};
 
 /// Checks all that the golden of `name` has.
-fn agrees_in_all(name: &str) {
+pub fn agrees_in_all(name: &str) {
     agrees_with_the_references(name);
     rows_agree_with_the_references(name, "base");
     goes_on_as_if_read_at_once(name);

@@ -367,8 +367,8 @@ fn converted(name: &str, folder: &Path) -> PathBuf {
     let text = fs::read_to_string(parts.join(format!("{name}.json"))).expect("the fixture");
     let order: Json = serde_json::from_str(&text).expect("it is JSON");
     let own = fs::read(parts.join(format!("{name}.bin"))).expect("the fixture");
-    let weights = crate::fixtures::root().join(format!("models/{name}/model.safetensors"));
-    let weights = fs::read(weights).expect("the checkpoint");
+    let weights = fs::read(Checkpoint::new(name).folder().join("model.safetensors"));
+    let weights = weights.expect("the checkpoint");
     let weights = SafeTensors::deserialize(&weights).expect("weights");
     let (mut bytes, mut at) = (Vec::new(), 0);
     let number = |value: &Json| value.as_u64().expect("a number") as usize;
@@ -419,7 +419,7 @@ fn files_of_llama_cpps_converter_are_the_folders_that_they_were_made_of() {
         .map(|path| path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned())
         .collect();
     names.sort();
-    assert_eq!(names.len(), 28);
+    assert_eq!(names.len(), 41);
     let mut wrong = Vec::new();
     for name in names {
         let path = converted(&name, home.path());

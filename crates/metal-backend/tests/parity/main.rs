@@ -12,6 +12,7 @@ mod capabilities;
 mod checkpoints;
 mod configs;
 mod converted;
+mod dense;
 mod drafts;
 mod families;
 mod fixtures;

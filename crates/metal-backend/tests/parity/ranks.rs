@@ -283,6 +283,13 @@ fn mixtures_have_them_too() {
 }
 
 #[test]
+fn networks_without_a_gate_have_them_too() {
+    for name in ["apertus", "nemotron", "phi", "starcoder2"] {
+        compute_what_one_computes(name, &[2]);
+    }
+}
+
+#[test]
 fn hybrids_have_them_too() {
     compute_what_one_computes("qwen3_5", &[2, 3]);
     compute_what_one_computes("qwen3_5_moe", &[2]);
@@ -391,6 +398,8 @@ fn latent_attention_of_ranks_has_some_heads_each() {
 #[test]
 fn layers_that_are_not_split_are_computed_by_every_rank() {
     compute_what_one_computes("olmo2", &[2]);
+    compute_what_one_computes("cohere", &[2]);
+    compute_what_one_computes("internlm2", &[2]);
     compute_what_one_computes("laguna", &[2]);
     compute_what_one_computes("muse_glimmer", &[2]);
     compute_what_one_computes("gemma4_e", &[2, 3]);

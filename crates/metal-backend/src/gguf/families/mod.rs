@@ -1,6 +1,7 @@
 //! The tables of architectures: names, tensors stored in another form, and own metadata.
 
 mod building;
+mod dense;
 mod gemma;
 mod gpt_oss;
 mod latent;
@@ -14,8 +15,9 @@ use super::metadata::Family;
 use super::reader::{Header, Value, shown};
 use crate::error::{Error, Result};
 
-const FAMILIES: [&[Family]; 8] = [
+const FAMILIES: [&[Family]; 9] = [
     &llama::FAMILIES,
+    &dense::FAMILIES,
     &qwen::FAMILIES,
     &gemma::FAMILIES,
     &gpt_oss::FAMILIES,
