@@ -246,6 +246,7 @@ export async function conversations({ url }) {
   const context = await profile();
   const page = await tab(context, stand.url);
   await accessible(page, "an empty page");
+  await page.locator("#send svg").waitFor();
   const address = await versions(page);
   await drafts(page, address);
   await list(page, address);

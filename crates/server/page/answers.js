@@ -27,7 +27,7 @@ export function again(chat, message) {
 }
 
 /** Begins the conversation for the model later, by half of its turns. Tells whether there was more than one. */
-export function dropOldest(chat) {
+function dropOldest(chat) {
   const list = messagesOf(chat);
   const from = Math.max(0, list.findIndex(({ id }) => id === chat.from));
   const turns = list.slice(from).filter(({ role }) => role === "user");

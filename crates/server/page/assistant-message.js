@@ -106,7 +106,7 @@ function ending(chat, entry) {
   const note = isCut ? "The page was left before the answer was complete." : message.stopped ? "Stopped." : notes[message.finish];
   const actions = [
     mayGoOn && action("play", "Continue", () => goOn(chat, message)),
-    isFull && isLast && action("trash", "Drop the oldest turns", () => { if (!againShorter(chat, message)) toast("Only the last question is left. Shorten it, or begin a new conversation."); }),
+    isFull && isLast && action("redo", "Drop the oldest turns", () => { if (!againShorter(chat, message)) toast("Only the last question is left. Shorten it, or begin a new conversation."); }),
     isFull && isLast && action("plus", "New conversation", () => moveOn(chat, message)),
     message.error && !isFull && !message.content && isLast && action("redo", "Try again", () => again(chat, message)),
   ].filter(Boolean);

@@ -65,7 +65,7 @@ async function addOne(chat, file) {
 }
 
 /** Adds files to the message that is being written. */
-export async function attach(list) {
+async function attach(list) {
   const chat = view.current;
   for (const file of list) {
     let trouble;

@@ -22,7 +22,7 @@ function showButton() {
   const chat = view.current;
   const busy = isBusy(chat);
   const label = busy ? "Stop" : "Send";
-  if ($("send").getAttribute("aria-label") !== label) {
+  if (!$("send").firstChild || $("send").getAttribute("aria-label") !== label) {
     $("send").replaceChildren(icon(busy ? "stop" : "send"));
     $("send").setAttribute("aria-label", label);
     $("send").title = busy ? "Stop (Esc)" : isTouch() ? "Send" : "Send (Enter)";
@@ -53,7 +53,7 @@ export function showDraft() {
   showButton();
 }
 
-export function write(text) {
+function write(text) {
   draftOf(view.current.id).text = text;
   keepDraft(view.current.id);
   showDraft();

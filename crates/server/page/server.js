@@ -1,6 +1,6 @@
 /* The server: its state, its models, and requests to it. */
 
-import { $, banner, emit, h, iconButton, menu, on, short, toast, unbanner } from "./dom.js";
+import { $, banner, emit, h, menu, on, short, toast, unbanner } from "./dom.js";
 import { saveSettings, settings } from "./settings.js";
 
 /** An address of the server that this page came from, also below a proxy's path. */
@@ -8,7 +8,7 @@ export const address = (path) => new URL(path, document.baseURI).href;
 export const headers = () => ({ "Content-Type": "application/json", ...(settings.key && { Authorization: "Bearer " + settings.key }) });
 
 /** A refusal by the server, with its status and its `code`. */
-export class Refusal extends Error {
+class Refusal extends Error {
   constructor(status, code, message) {
     super(message);
     Object.assign(this, { status, code });
@@ -110,7 +110,7 @@ async function ask() {
 
 /* The choice of a model. */
 
-export const offered = () => server.tab === "studio" ? server.painters : server.models;
+const offered = () => server.tab === "studio" ? server.painters : server.models;
 export const modelName = () => $("model").value;
 export const chosenModel = () => offered().get(modelName());
 export const sees = () => Boolean(chosenModel()?.input_modalities?.includes("image"));
@@ -165,11 +165,7 @@ on("start", () => {
     saveSettings();
     showModels();
   });
-  const more = $("model-more");
-  more.replaceWith(iconButton("more", "Load or unload the model"));
-  const button = document.querySelector('[aria-label="Load or unload the model"]');
-  button.id = "model-more";
-  button.hidden = true;
+  const button = $("model-more");
   button.addEventListener("click", () => {
     const model = chosenModel();
     menu(button, [

@@ -14,7 +14,7 @@ const easel = () => $("easel");
 /** How many input pictures the model takes; unknown until it was loaded once. */
 const most = () => server.painters.get(modelName())?.info?.max_input_images;
 
-export function showDefaults() {
+function showDefaults() {
   const info = server.painters.get(modelName())?.info;
   const own = { width: info?.default_side, height: info?.default_side, steps: info?.default_steps, guidance: info?.default_guidance };
   for (const [name, value] of Object.entries(own)) easel().elements[name].placeholder = value ?? "the model's own";

@@ -103,7 +103,7 @@ function place(column, nodes) {
   $("scroll").scrollTop = top;
 }
 
-export const atEnd = () => $("scroll").scrollHeight - $("scroll").scrollTop - $("scroll").clientHeight < 90;
+const atEnd = () => $("scroll").scrollHeight - $("scroll").scrollTop - $("scroll").clientHeight < 90;
 export const toEnd = () => { $("scroll").scrollTop = $("scroll").scrollHeight; };
 
 const grow = painter(() => {

@@ -7,7 +7,7 @@ import { answer } from "./answers.js";
 import { add, stamp } from "./tree.js";
 import { deleteButton, editor, startEdit, switcher } from "./versions.js";
 
-export function pictures(ids, alt) {
+function pictures(ids, alt) {
   return h("div", { class: "shown" }, ids.map((id) => {
     const image = h("img", { alt });
     fileData(id).then((data) => {
@@ -18,7 +18,7 @@ export function pictures(ids, alt) {
 }
 
 /** A file that goes along: its name and its length, and its text when it is opened. */
-export const fileCard = ({ name, text }) => h("details", { class: "file" },
+const fileCard = ({ name, text }) => h("details", { class: "file" },
   h("summary", null, icon("file"), h("span", null, name), h("small", null, `${text.length.toLocaleString("en")} characters`)),
   h("pre", { tabindex: "0" }, text));
 

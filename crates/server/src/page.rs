@@ -75,8 +75,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// All files, with their tags.
-    pub fn new() -> Page {
+    /// The files that lie in the program, with their tags.
+    pub fn embedded() -> Page {
         let files = FILES.iter().map(|(path, bytes)| (*path, File::new(path, bytes)));
         Page { index: File::new("index.html", INDEX), files: files.collect() }
     }

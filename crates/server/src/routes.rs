@@ -41,7 +41,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(state), telling_ignored))
         .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
-        .layer(Extension(Arc::new(Page::new())))
+        .layer(Extension(Arc::new(Page::embedded())))
         .layer(Extension(Arc::clone(&paths)))
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.

@@ -18,8 +18,8 @@ const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"
 /// The package of the program.
 const PACKAGE: &str = "ml-on-mlx";
 
-/// Writes `rust.txt`, with the licences of all crates in the program, those of MLX, and those of the
-/// libraries in the server's page.
+/// Writes `rust.txt`, with the licences of all crates in the program, those of MLX, and those of
+/// the libraries in the server's page.
 pub fn write(folder: &Path, mlx_lib: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("rust.txt"), of_crates(&crates()?)?)?;
