@@ -1,9 +1,22 @@
 //! An answer as a person sees it: content and calls on stdout, reasoning on stderr.
 
+use std::borrow::Cow;
+use std::io::{self, IsTerminal};
+
 use inference_core::Piece;
 
 use crate::failure::Result;
-use crate::output::{dim, print};
+use crate::markdown::Markdown;
+use crate::output::{columns, dim, harmless, print, print_rendered, takes_styles};
+
+/// The form in which a terminal shows an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// Rendered, and wrapped between words.
+    Markdown,
+}
 
 /// Prints an answer as it comes.
 pub struct AnswerPrinter {
@@ -12,9 +25,12 @@ pub struct AnswerPrinter {
 }
 
 impl AnswerPrinter {
-    /// A printer that leaves the reasoning out where `hides_reasoning` says so.
-    pub fn new(hides_reasoning: bool) -> Self {
-        let layout = Layout { hides_reasoning, last: None };
+    /// A printer that leaves the reasoning out where `hides_reasoning` says so. A terminal gets
+    /// what is said in this `form`.
+    pub fn new(hides_reasoning: bool, form: Form) -> Self {
+        let renders = form == Form::Markdown && io::stdout().is_terminal();
+        let markdown = renders.then(|| Box::new(Markdown::new(takes_styles())));
+        let layout = Layout { hides_reasoning, last: None, markdown };
         AnswerPrinter { layout, has_begun: false }
     }
 
@@ -46,7 +62,10 @@ impl AnswerPrinter {
             return Ok(());
         }
         self.has_begun = true;
-        print(&shown.stdout)
+        match self.layout.markdown {
+            Some(_) => print_rendered(&shown.stdout),
+            None => print(&shown.stdout),
+        }
     }
 }
 
@@ -63,6 +82,8 @@ struct Layout {
     hides_reasoning: bool,
     /// The part that the last piece belongs to.
     last: Option<Part>,
+    /// Renders the content; all that goes to stdout is harmless then.
+    markdown: Option<Box<Markdown>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,23 +104,41 @@ impl Layout {
             }
             Piece::Content(text) => {
                 let mut shown = self.turn_to(Part::Content);
-                shown.stdout.push_str(text);
+                match &mut self.markdown {
+                    Some(markdown) => shown.stdout.push_str(&markdown.push(text, columns())),
+                    None => shown.stdout.push_str(text),
+                }
                 shown
             }
             Piece::ToolCall { name, .. } => {
                 let mut shown = self.turn_to(Part::Call);
-                shown.stdout.push_str(name);
+                shown.stdout.push_str(&self.as_it_is(name));
                 shown.stdout.push('(');
                 shown
             }
-            Piece::Arguments { text, .. } => Shown { stdout: text.clone(), ..Shown::default() },
+            Piece::Arguments { text, .. } => {
+                Shown { stdout: self.as_it_is(text).into_owned(), ..Shown::default() }
+            }
         }
+    }
+
+    fn as_it_is<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.markdown.is_some() { harmless(text) } else { Cow::Borrowed(text) }
+    }
+
+    /// Returns what is held back of the content.
+    fn held_back(&mut self) -> String {
+        self.markdown.as_mut().map_or_else(String::new, |markdown| markdown.finish())
     }
 
     /// Ends the last part where `next` is another one, or another call. Each reasoning and each
     /// call is on lines of its own.
     fn turn_to(&mut self, next: Part) -> Shown {
         let last = self.last.replace(next);
+        let held_back = match (last, next) {
+            (Some(Part::Content), Part::Reasoning | Part::Call) => self.held_back(),
+            _ => String::new(),
+        };
         let (stderr, stdout) = match (last, next) {
             (Some(Part::Reasoning), Part::Content | Part::Call)
             | (Some(Part::Content), Part::Reasoning) => ("\n", ""),
@@ -108,17 +147,18 @@ impl Layout {
             (Some(Part::Content), Part::Call) => ("", "\n"),
             _ => ("", ""),
         };
-        Shown { stderr: stderr.to_owned(), stdout: stdout.to_owned() }
+        Shown { stderr: stderr.to_owned(), stdout: held_back + stdout }
     }
 
     /// Ends the last part, but for the line end of stdout.
     fn end(&mut self) -> Shown {
         let (stderr, stdout) = match self.last.take() {
-            Some(Part::Reasoning) => ("\n", ""),
-            Some(Part::Call) => ("", ")"),
-            Some(Part::Content) | None => ("", ""),
+            Some(Part::Reasoning) => ("\n", String::new()),
+            Some(Part::Call) => ("", ")".to_owned()),
+            Some(Part::Content) => ("", self.held_back()),
+            None => ("", String::new()),
         };
-        Shown { stderr: stderr.to_owned(), stdout: stdout.to_owned() }
+        Shown { stderr: stderr.to_owned(), stdout }
     }
 }
 
@@ -154,7 +194,7 @@ mod tests {
         let pieces = [reasoning("Hm"), reasoning("."), content("Blue"), content(".")];
         assert_eq!(shown(Layout::default(), &pieces), ("Hm.\n".into(), "Blue.".into()));
         assert_eq!(shown(Layout::default(), &pieces[..1]), ("Hm\n".into(), String::new()));
-        let hiding = Layout { hides_reasoning: true, last: None };
+        let hiding = Layout { hides_reasoning: true, ..Layout::default() };
         assert_eq!(shown(hiding, &pieces), (String::new(), "Blue.".into()));
     }
 

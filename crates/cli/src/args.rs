@@ -1,5 +1,6 @@
 //! The command line as clap reads it.
 
+mod at;
 mod bench;
 mod classify;
 mod embed;
@@ -16,6 +17,7 @@ mod quantise;
 mod remote;
 mod sampling;
 mod serve;
+mod service;
 mod setup;
 mod template;
 mod transcribe;
@@ -26,6 +28,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use at::{AtArgs, PsArgs, ShowArgs, StopArgs};
 pub use bench::{BenchArgs, Bits, Shape};
 pub use classify::ClassifyArgs;
 pub use embed::{EmbedArgs, EmbeddingLoadArgs, RerankArgs, lines};
@@ -41,6 +44,7 @@ pub use quantise::QuantiseArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs};
+pub use service::{Service, ServiceArgs};
 pub use setup::{CudaArgs, Setup, SetupArgs};
 pub use template::{LaterArgs, TemplateArgs};
 pub use transcribe::{Form, TranscribeArgs, TranscriptionLoadArgs};
@@ -144,6 +148,14 @@ pub enum Command {
     Transcribe(Box<TranscribeArgs>),
     /// Serve one model or several to OpenAI's, Anthropic's and Ollama's clients
     Serve(Box<ServeArgs>),
+    /// List the models that a running server has loaded
+    Ps(PsArgs),
+    /// Unload a model of a running server, or end the server
+    Stop(StopArgs),
+    /// Show what the models of a running server are
+    Show(ShowArgs),
+    /// Serve in the background, from login on
+    Service(ServiceArgs),
     /// Start an agent (Claude Code, Codex, opencode) that uses a served model
     Launch(LaunchArgs),
     /// Measure how fast a model runs here and in how much memory, or a server under load
@@ -249,6 +261,9 @@ pub struct GenerateArgs {
     #[arg(long, conflicts_with_all = ["json", "raw", "logprobs", "special_tokens"],
           help_heading = "Output")]
     pub hide_reasoning: bool,
+    /// Show a terminal the answer as the model wrote it, neither rendered as Markdown nor wrapped
+    #[arg(long, help_heading = "Output")]
+    pub plain: bool,
     /// Let the text show special tokens, such as the marks of tool calls
     #[arg(long, help_heading = "Output")]
     pub special_tokens: bool,
@@ -272,8 +287,9 @@ pub struct GenerateArgs {
 #[command(after_help = "\
 Ctrl-C stops an answer; at the prompt, a second one leaves, as Ctrl-D and /bye do. A backslash at
 the end of a line continues it, and \"\"\" begins and ends a text of several lines. /help lists the
-commands. Where stdin or stdout is no terminal, nothing but the answers goes to stdout, each line
-is one turn, and the first error ends the program.
+commands, and Tab completes them, models' names and files. What is typed at a terminal is kept for
+the arrow keys of later chats. Where stdin or stdout is no terminal, nothing but the answers goes to
+stdout, each line is one turn, and the first error ends the program.
 
 Examples:
   ml chat
@@ -310,9 +326,20 @@ pub struct ChatArgs {
     /// How tokens are drawn.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Keep the lines typed in this file; without it nothing is written
+    /// Forget the oldest turns where the conversation would outgrow the context, and say so; the
+    /// system message stays
+    #[arg(long, help_heading = "Model")]
+    pub rolling_context: bool,
+    /// Keep what is typed in this file [default: ml-on-mlx/history in XDG_STATE_HOME, else in
+    /// ~/.local/state]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub history: Option<PathBuf>,
+    /// Keep nothing of what is typed
+    #[arg(long, conflicts_with = "history", help_heading = "Output")]
+    pub no_history: bool,
+    /// Show a terminal the answer as the model wrote it, neither rendered as Markdown nor wrapped
+    #[arg(long, help_heading = "Output")]
+    pub plain: bool,
     /// Leave out what the model thinks before it answers, which else goes to stderr
     #[arg(long, help_heading = "Output")]
     pub hide_reasoning: bool,

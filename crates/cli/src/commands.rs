@@ -21,6 +21,8 @@ mod quantise;
 mod rerank;
 mod rm;
 mod serve;
+mod served;
+mod service;
 mod setup;
 mod transcribe;
 mod version;
@@ -55,6 +57,10 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Rerank(args)) => rerank::run(&args),
         Some(Command::Transcribe(args)) => transcribe::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Ps(args)) => served::ps(&args),
+        Some(Command::Stop(args)) => served::stop(&args),
+        Some(Command::Show(args)) => served::show(&args),
+        Some(Command::Service(args)) => service::run(&args),
         Some(Command::Launch(args)) => launch::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Info(args)) => info::run(&args),

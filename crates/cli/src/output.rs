@@ -19,10 +19,19 @@ use crate::ranks;
 /// [`Failure::ClosedPipe`] when nobody reads any more.
 pub fn print(text: &str) -> Result<()> {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+    let text = if *IS_TERMINAL { harmless(text) } else { Cow::Borrowed(text) };
+    print_rendered(&text)
+}
+
+/// [`print`] of text in which a terminal may obey all that is there: it is [`harmless`] but for our
+/// own sequences.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_rendered(text: &str) -> Result<()> {
     if ranks::other().is_some() {
         return Ok(());
     }
-    let text = if *IS_TERMINAL { harmless(text) } else { Cow::Borrowed(text) };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from_stdout)
 }
@@ -97,12 +106,23 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Returns true when stderr is a terminal that takes escape sequences, and `NO_COLOR` is unset or
-/// empty.
+/// Returns true when stderr is a terminal that takes escape sequences.
 fn styled() -> bool {
+    io::stderr().is_terminal() && takes_styles()
+}
+
+/// Returns true unless `TERM` or `NO_COLOR` say that a terminal is to get no escape sequences.
+pub fn takes_styles() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    io::stderr().is_terminal() && !no_color && !dumb
+    !no_color && !dumb
+}
+
+/// Returns how many columns the terminal has that stdout is; `None` where it is none, or does not
+/// tell.
+pub fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Turns on stderr until it is dropped; shows nothing where stderr is no terminal.
@@ -131,6 +151,34 @@ impl Spinner {
 impl Drop for Spinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// A line on stderr whose text changes, and which is gone when this is dropped. It leaves room for
+/// the `^C` that a terminal adds: that would begin another line, which nobody takes away.
+pub struct Line(());
+
+impl Line {
+    /// An empty line; `None` where stderr is no terminal that can take a line away.
+    pub fn open() -> Option<Line> {
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let takes_lines = io::stderr().is_terminal() && !dumb && ranks::other().is_none();
+        // Made only then: it takes the line away as it is dropped.
+        takes_lines.then(|| Line(()))
+    }
+
+    /// Shows `text` in place of what was there.
+    pub fn say(&self, text: &str) {
+        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+        let most = usize::from(columns).checked_sub(3).unwrap_or(usize::MAX);
+        let text: String = one_line(text).chars().take(most).collect();
+        let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = io::stderr().write_all(b"\r\x1b[K");
     }
 }
 
@@ -170,7 +218,7 @@ impl Drop for Progress {
 
 /// `text` as a terminal may have it: control characters that it would obey are shown as pictures of
 /// them, each by itself, so that it does not matter where a text is cut. Lines and tabs stay.
-fn harmless(text: &str) -> Cow<'_, str> {
+pub fn harmless(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(obeyed) {
         return Cow::Borrowed(text);

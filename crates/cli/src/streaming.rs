@@ -1,6 +1,8 @@
 //! Reading a generation to its end, and what it cost.
 
-use inference_core::{AnswerStep, Answering, Error, GenerateMetrics, Generation, Outcome, Token};
+use inference_core::{
+    AnswerStep, Answering, Error, GenerateMetrics, Generation, Outcome, PrefillProgress, Token,
+};
 
 use crate::bytes;
 use crate::failure::Result;
@@ -38,8 +40,9 @@ fn outcome(generation: &Generation) -> Result<Outcome> {
     Ok(outcome.ok_or_else(|| Error::Engine("the generation ended without an outcome".into()))?)
 }
 
-/// `prompt 14 tokens, 812.3 tok/s | decode 120 tokens, 90.1 tok/s | …` for people.
-pub fn statistics(metrics: &GenerateMetrics) -> String {
+/// `prompt 14 tokens, 812.3 tok/s | decode 120 tokens, 90.1 tok/s | …` for people. Of a prompt that
+/// was given up, `read` tells how much was computed.
+pub fn statistics(metrics: &GenerateMetrics, read: Option<PrefillProgress>) -> String {
     let first = metrics
         .time_to_first_token
         .map_or_else(|| "none".to_owned(), |time| format!("{:.3} s", time.as_secs_f64()));
@@ -51,15 +54,19 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
         0 => String::new(),
         count => format!(" ({} of {count} draft tokens accepted)", metrics.accepted_draft_tokens),
     };
-    // A prompt that was given up has no rate, and neither has an answer of one token.
+    // An answer of one token has no rate.
     let rate = |rate: f64| match rate > 0.0 {
         true => format!(", {rate:.1} tok/s"),
         false => String::new(),
     };
+    let given_up = read.filter(|_| metrics.prefill_duration.is_zero());
+    let (count, prompt_rate) = match given_up.filter(|read| read.processed < read.total) {
+        Some(read) => (format!("{} of {}", read.processed, read.total), read.tokens_per_second()),
+        None => (metrics.prompt_tokens.to_string(), metrics.prefill_tokens_per_second()),
+    };
     format!(
-        "prompt {} tokens{cached}{} | decode {} tokens{drafts}{} | first token {first} | peak memory {}",
-        metrics.prompt_tokens,
-        rate(metrics.prefill_tokens_per_second()),
+        "prompt {count} tokens{cached}{} | decode {} tokens{drafts}{} | first token {first} | peak memory {}",
+        rate(prompt_rate),
         metrics.generated_tokens,
         rate(metrics.decode_tokens_per_second()),
         bytes::human(metrics.peak_memory_bytes),
@@ -68,9 +75,11 @@ pub fn statistics(metrics: &GenerateMetrics) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use fake_model::{FakeModel, Line};
     use inference_core::{
-        Error, FinishReason, GenerateMetrics, GenerateOptions, Prompt, TextModel,
+        Error, FinishReason, GenerateMetrics, GenerateOptions, PrefillProgress, Prompt, TextModel,
     };
 
     use super::{read, statistics};
@@ -120,7 +129,7 @@ mod tests {
         let generation = model.generate(&Prompt::from("abc"), &GenerateOptions::default()).unwrap();
         let (_, outcome) = generation.collect_text().unwrap();
         assert_eq!(
-            statistics(&outcome.metrics),
+            statistics(&outcome.metrics, None),
             "prompt 3 tokens (1 cached), 4.0 tok/s | decode 2 tokens, 4.0 tok/s | first token 0.500 s | \
              peak memory 3.0 MiB"
         );
@@ -129,12 +138,21 @@ mod tests {
             accepted_draft_tokens: 1,
             ..outcome.metrics.clone()
         };
-        let line = statistics(&drafted);
+        let line = statistics(&drafted, None);
         assert!(line.contains("decode 2 tokens (1 of 5 draft tokens accepted), 4.0"), "{line}");
         let given_up = GenerateMetrics { prompt_tokens: 4265, ..GenerateMetrics::default() };
         assert_eq!(
-            statistics(&given_up),
+            statistics(&given_up, None),
             "prompt 4265 tokens | decode 0 tokens | first token none | peak memory 0 B"
+        );
+        // Only what was computed counts.
+        let elapsed = Duration::from_secs(2);
+        let read = PrefillProgress { total: 4265, cached: 2112, processed: 2312, elapsed };
+        let given_up = GenerateMetrics { cached_prompt_tokens: 2112, ..given_up };
+        let line = statistics(&given_up, Some(read));
+        assert!(
+            line.starts_with("prompt 2312 of 4265 tokens (2112 cached), 100.0 tok/s |"),
+            "{line}"
         );
     }
 }

@@ -139,6 +139,52 @@ impl SamplingArgs {
         Ok(options)
     }
 
+    /// Returns true when the answer is held to a form, such as that of a JSON schema.
+    pub fn holds_a_form(&self) -> bool {
+        self.json_schema.is_some() || self.regex.is_some() || self.grammar.is_some()
+    }
+
+    /// The value of each option, by its flag's name; `None` where it was not given.
+    pub fn values(&self) -> Vec<(&'static str, Option<String>)> {
+        fn of<T: ToString>(value: &Option<T>) -> Option<String> {
+            value.as_ref().map(T::to_string)
+        }
+        fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> Option<String> {
+            let texts: Vec<String> = values.iter().map(text).collect();
+            (!texts.is_empty()).then(|| texts.join(" "))
+        }
+        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let biases = |bias: &LogitBias| {
+            let pairs = bias.0.iter().map(|(id, bias)| format!("{id}={bias}"));
+            pairs.collect::<Vec<_>>().join(" ")
+        };
+        vec![
+            ("max-tokens", of(&self.max_tokens)),
+            ("temperature", of(&self.temperature)),
+            ("top-k", of(&self.top_k)),
+            ("top-p", of(&self.top_p)),
+            ("min-p", of(&self.min_p)),
+            ("xtc-probability", of(&self.xtc_probability)),
+            ("xtc-threshold", of(&self.xtc_threshold)),
+            ("repetition-penalty", of(&self.repetition_penalty)),
+            ("presence-penalty", of(&self.presence_penalty)),
+            ("frequency-penalty", of(&self.frequency_penalty)),
+            ("penalty-window", of(&self.penalty_window)),
+            ("penalty-scope", self.penalty_scope.map(|scope| scope.as_str().to_owned())),
+            ("logit-bias", list(&self.logit_bias, biases)),
+            ("seed", of(&self.seed)),
+            ("stop", list(&self.stop, |text| format!("{text:?}"))),
+            ("stop-token-id", list(&self.stop_token_id, u32::to_string)),
+            ("ignore-eos", self.ignore_eos.then(|| "on".to_owned())),
+            ("draft-tokens", of(&self.draft_tokens)),
+            ("json-schema", file(&self.json_schema)),
+            ("regex", of(&self.regex)),
+            ("grammar", file(&self.grammar)),
+            ("reasoning", list(self.reasoning.as_deref().unwrap_or(&[]), String::clone)),
+            ("reasoning-budget", of(&self.reasoning_budget)),
+        ]
+    }
+
     /// The flags that were given and that change nothing where each token is the most likely one.
     fn useless_when_greedy(&self) -> Vec<&'static str> {
         let flags = [

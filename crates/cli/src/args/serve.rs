@@ -148,6 +148,10 @@ pub struct ServeArgs {
     )]
     pub allowed_local_media_path: Option<PathBuf>,
 
+    /// Let a request to /shutdown end the server, as `ml stop --server` does
+    #[arg(long, env = "ML_SERVE_ALLOW_SHUTDOWN", help_heading = "Access")]
+    pub allow_shutdown: bool,
+
     /// Refuse fields of requests that change no answer here, such as hints for another server's
     /// engine, in place of telling them in the header `x-ml-ignored`
     #[arg(long, env = "ML_SERVE_STRICT_FIELDS", help_heading = "Access")]

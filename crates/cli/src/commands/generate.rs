@@ -11,13 +11,13 @@ use inference_core::{
 
 use self::prompt::Input;
 use self::report::{Parts, Report};
-use crate::answer::AnswerPrinter;
+use crate::answer::{AnswerPrinter, Form};
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
 use crate::source::{Source, tell_notices};
-use crate::streaming;
+use crate::{cut, reading, streaming};
 
 /// Answers the prompt that `args` tell.
 ///
@@ -95,6 +95,7 @@ fn answer(
         }
         Input::Messages(messages) => model.answer(messages, chat, options)?,
     };
+    reading::wait(answering.generation(), args.quiet || args.json);
     if args.json {
         return collect(model, &mut answering, args);
     }
@@ -103,7 +104,9 @@ fn answer(
         false => stream(&mut answering, args)?,
     };
     if !args.quiet {
-        dim_note(streaming::statistics(&outcome.metrics));
+        dim_note(streaming::statistics(&outcome.metrics, answering.generation().prefill()));
+        let (most, context) = (options.max_tokens, model.info().context_length);
+        cut::note(&outcome, most, context, cut::Place::Once).into_iter().for_each(note);
         note_greedy(&outcome, args);
     }
     Ok(outcome.finish_reason)
@@ -116,7 +119,10 @@ fn shows_marks(args: &GenerateArgs) -> bool {
 
 /// Prints the answer as it comes, and a line end.
 fn stream(answering: &mut Answering, args: &GenerateArgs) -> Result<Outcome> {
-    let mut printer = AnswerPrinter::new(args.hide_reasoning);
+    // A continued text and a given form are no Markdown.
+    let is_plain = args.plain || args.raw || args.sampling.holds_a_form();
+    let form = if is_plain || shows_marks(args) { Form::Plain } else { Form::Markdown };
+    let mut printer = AnswerPrinter::new(args.hide_reasoning, form);
     let outcome = streaming::read_answer(answering, |step| {
         step.pieces.iter().try_for_each(|piece| printer.add(piece))
     });

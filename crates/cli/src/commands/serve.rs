@@ -1,26 +1,28 @@
 //! `ml serve`: models for OpenAI's, Anthropic's and Ollama's clients.
 
+mod access;
 mod entries;
 mod folder;
 mod places;
 mod several;
 mod sources;
+mod told;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use inference_core::{Feature, LoadOptions, Support};
+use inference_core::{Feature, LoadOptions, ModelInfo, Support};
 use inference_server::{
-    ApiKey, Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts,
+    Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts,
     TranscriptionService,
 };
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
-use crate::files;
 use crate::names;
-use crate::output::note;
+use crate::output::{Spinner, note};
 use crate::ranks;
 use crate::source::Source;
 use several::Several;
@@ -29,9 +31,6 @@ use sources::{PREFIX_CACHE, embedding_options, image_options, transcription_opti
 /// Bytes of a body of text, and of one with pictures in base64 or with a file of sound.
 const BODY: u64 = 4 << 20;
 const BODY_WITH_FILES: u64 = 32 << 20;
-
-/// The variable with an API key. It is no flag, because other users of a machine see flags.
-const API_KEY: &str = "ML_SERVE_API_KEY";
 
 /// Serves until a signal comes.
 ///
@@ -48,16 +47,14 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     }
 }
 
-fn listening(address: SocketAddr) {
-    note(format_args!("http://{address}"));
-}
-
 /// The one model that is served.
 pub struct Served {
     pub source: Source,
     pub load: LoadOptions,
     /// Bytes of a body that are enough for what it takes.
     pub body_bytes: u64,
+    /// Its description, before it is loaded.
+    pub info: ModelInfo,
 }
 
 /// The one model that `args` ask for, with what is good for a server and was not asked for.
@@ -73,10 +70,14 @@ pub fn served(args: &ServeArgs) -> Result<Served> {
     }
     let source = Source::of(args.models.first().map(PathBuf::as_path))?;
     load.prefix_cache = args.prefix_cache;
-    let body_bytes = choose(args, &source, &mut load)?;
+    let (info, body_bytes) = {
+        // The vocabulary of a file of GGUF takes a while.
+        let _spinner = (!args.quiet).then(|| Spinner::new(format!("reading {}", source.name())));
+        choose(args, &source, &mut load)?
+    };
     load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
     load.prefix_cache_disk = args.prefix_cache_disk;
-    Ok(Served { source, load, body_bytes })
+    Ok(Served { source, load, body_bytes, info })
 }
 
 fn serve_one(args: &ServeArgs) -> Result<Exit> {
@@ -84,26 +85,37 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
         let reason = "--image-keep and --image-quantise say nothing without --image-model";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let Served { source, load, body_bytes } = served(args)?;
+    let Served { source, load, body_bytes, info } = served(args)?;
+    let slots = load.parallel_slots.unwrap_or(1);
     let config = Config {
         model: args.model_name.clone().unwrap_or_else(|| source.served_name()),
         aliases: args.model_alias.clone(),
         images: image_model(args)?,
         embeddings: embedding_models(args)?,
         transcriptions: transcription_models(args)?,
-        ..config(args, load.parallel_slots.unwrap_or(1), body_bytes)?
+        ..config(args, slots, body_bytes)?
     };
     log(args.log);
-    let quiet = args.quiet;
-    let loading = move || source.load(&load, quiet).map_err(Failure::into_contract);
-    inference_server::serve(config, loading, listening).map_err(failure)
+    let (quiet, is_silent) = (args.quiet, told::is_quiet(args));
+    let facts = told::of_model(&config.model, &info, args, slots);
+    let loading = move || {
+        let begun = Instant::now();
+        let loaded = source.load(&load, quiet).map_err(Failure::into_contract)?;
+        if !is_silent {
+            let seconds = begun.elapsed().as_secs_f64();
+            note(format_args!("  ready   {} is loaded ({seconds:.1} s)", source.name()));
+        }
+        Ok(loaded)
+    };
+    inference_server::serve(config, loading, told::listening(args, facts)).map_err(failure)
 }
 
 fn serve_several(args: &ServeArgs) -> Result<Exit> {
     let Several { models, slots, takes_files } = several::choose(args)?;
     let config = config(args, slots, if takes_files { BODY_WITH_FILES } else { BODY })?;
     log(args.log);
-    inference_server::serve_models(config, models, listening).map_err(failure)
+    let facts = told::of_models(&models, args, slots);
+    inference_server::serve_models(config, models, told::listening(args, facts)).map_err(failure)
 }
 
 fn broken_off(why: &str) -> Result<()> {
@@ -134,8 +146,8 @@ fn flag(limit: &'static str) -> &'static str {
 }
 
 /// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body
-/// that are enough for what the model takes.
-fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u64> {
+/// that are enough for what the model takes, and what it is.
+fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<(ModelInfo, u64)> {
     let (info, capabilities) = source.describe(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
@@ -146,7 +158,7 @@ fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<u
     }
     let takes_files =
         can(Feature::Images) || args.image_model.is_some() || !args.transcription_model.is_empty();
-    Ok(if takes_files { BODY_WITH_FILES } else { BODY })
+    Ok((info, if takes_files { BODY_WITH_FILES } else { BODY }))
 }
 
 /// Bytes for earlier prompts of the one model, of so many bytes of weights. On CUDA they are an
@@ -219,9 +231,10 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
     let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Ok(Config {
         listen: SocketAddr::new(args.host, args.port),
-        keys: keys(args)?,
+        keys: access::keys(args)?,
         allowed_hosts: args.allowed_host.clone(),
         cors_origins: args.cors_origin.clone(),
+        allows_shutdown: args.allow_shutdown,
         strict_fields: args.strict_fields,
         local_media_path: media_folder(args)?,
         slots,
@@ -263,29 +276,6 @@ fn media_folder(args: &ServeArgs) -> Result<Option<PathBuf>> {
         }
         folder => Ok(folder.clone()),
     }
-}
-
-fn keys(args: &ServeArgs) -> Result<Vec<ApiKey>> {
-    let mut keys = Vec::new();
-    let unusable = |place: &str| {
-        Failure::Usage(format!("{place}: a key has visible ASCII characters and no white space"))
-    };
-    if let Some(file) = &args.api_key_file {
-        let text = files::read(file)?;
-        let place = file.display().to_string();
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            keys.push(ApiKey::new(line).ok_or_else(|| unusable(&place))?);
-        }
-        if keys.is_empty() {
-            return Err(Failure::Usage(format!("{place}: holds no key")));
-        }
-    }
-    if let Ok(key) = std::env::var(API_KEY)
-        && !key.is_empty()
-    {
-        keys.push(ApiKey::new(&key).ok_or_else(|| unusable(API_KEY))?);
-    }
-    Ok(keys)
 }
 
 fn log(format: LogFormat) {

@@ -94,7 +94,7 @@ fn a_rank_on_another_host_that_dies_ends_all() {
 #[test]
 fn a_server_of_hosts_ends_with_its_launcher() {
     let hosts = hosts(&["one", "two"]);
-    let mut child = start(&hosts, &["serve", "--port", "0", "--log", "off"]);
+    let mut child = start(&hosts, &["serve", "--port", "0", "--log", "off", "--quiet"]);
     let mut line = String::new();
     let stderr = child.stderr.as_mut().unwrap();
     BufReader::with_capacity(1, stderr).read_line(&mut line).unwrap();

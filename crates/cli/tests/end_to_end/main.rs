@@ -25,6 +25,7 @@ mod pictures;
 mod quantise;
 mod ranks;
 mod serve;
+mod served;
 mod setup;
 mod several;
 #[path = "../shared/mod.rs"]
@@ -53,6 +54,7 @@ fn command(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env_remove("ML_MODEL")
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -234,7 +234,7 @@ fn served(count: usize) -> (tempfile::TempDir, Vec<Child>, String) {
 }
 
 fn served_with(count: usize, options: &[&str]) -> (tempfile::TempDir, Vec<Child>, String) {
-    let arguments = ["serve", "--port", "0", "--log", "off", "--dtype", "f32"];
+    let arguments = ["serve", "--port", "0", "--log", "off", "--quiet", "--dtype", "f32"];
     let (folder, mut ranks) = by_hand(count, &[&arguments[..], options].concat());
     let mut line = String::new();
     let stderr = ranks[0].stderr.as_mut().unwrap();

@@ -12,7 +12,7 @@ use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
 
 /// A server on a free port, and its address.
 pub fn serve(arguments: &[&str]) -> (Child, String) {
-    serve_by(command(&[]), arguments)
+    serve_by(command(&[]), &[&["--quiet"], arguments].concat())
 }
 
 /// A server as [`serve`] starts it, by `command`, which has no arguments yet.

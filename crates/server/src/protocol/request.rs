@@ -10,6 +10,7 @@ use crate::pool::lease::Lease;
 use crate::pool::loaded::Loaded;
 use crate::protocol::waiting::Waiting;
 use crate::run::state::State;
+use crate::run::tally::Tally;
 
 /// A request whose fields fit its tables.
 pub struct Checked {
@@ -36,5 +37,6 @@ pub async fn checked(state: &State, request: Request, tables: &[&[Field]]) -> Re
     let loaded = state.pool.text(name.as_deref()).await;
     waiting.set(false);
     let loaded = loaded?;
+    Tally::current().answered_by(loaded.name());
     Ok(Checked { reader, loaded, bytes })
 }

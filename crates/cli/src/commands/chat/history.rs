@@ -1,18 +1,21 @@
-//! The lines typed in earlier chats, in rustyline's file format.
+//! Messages and commands of earlier chats, in rustyline's file format: an entry a line.
 
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result, reason};
 use crate::files::{self, Access};
 
-/// Lines that are kept, the last ones.
-pub const MAX_LINES: usize = 1000;
+/// Entries that are kept, the last ones.
+pub const MAX_ENTRIES: usize = 1000;
 
 /// The first line of a file in which `\n` and `\\` stand for a line break and a backslash. One
 /// without it has its lines as they were typed.
 const ESCAPED: &str = "#V2";
 
-/// A file with the lines typed.
+/// A file with what was typed.
 pub struct History(PathBuf);
 
 impl History {
@@ -21,11 +24,29 @@ impl History {
         History(path)
     }
 
-    /// The lines, oldest first.
+    /// The history in this user's folder for what programs remember; `None` without a home folder.
+    /// Its folder is made, for this user alone.
+    ///
+    /// # Errors
+    /// A folder that cannot be made, or a file in it that cannot be read.
+    pub fn of_user() -> Result<Option<Self>> {
+        let home = std::env::home_dir();
+        let Some(path) = place(std::env::var_os("XDG_STATE_HOME"), home) else { return Ok(None) };
+        let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
+            let (folder, reason) = (folder.display(), reason(&error));
+            Failure::Other(format!("{folder}: {reason}: --no-history keeps nothing"))
+        })?;
+        let history = History(path);
+        history.entries()?;
+        Ok(Some(history))
+    }
+
+    /// The entries, oldest first.
     ///
     /// # Errors
     /// A file that is there and cannot be read, or is no regular one.
-    pub fn lines(&self) -> Result<Vec<String>> {
+    pub fn entries(&self) -> Result<Vec<String>> {
         if !self.0.try_exists().unwrap_or(true) {
             return Ok(Vec::new());
         }
@@ -36,18 +57,25 @@ impl History {
         Ok(lines.map(line).collect())
     }
 
-    /// Adds a line, also to what another chat has added meanwhile.
+    /// Adds an entry, also to what another chat has added meanwhile.
     ///
     /// # Errors
     /// A file that cannot be read or replaced; it stays as it was.
     pub fn add(&self, line: &str) -> Result<()> {
-        let mut lines = self.lines()?;
+        let mut lines = self.entries()?;
         lines.push(line.to_owned());
-        let kept = &lines[lines.len().saturating_sub(MAX_LINES)..];
+        let kept = &lines[lines.len().saturating_sub(MAX_ENTRIES)..];
         let escaped = kept.iter().map(|line| line.replace('\\', r"\\").replace('\n', r"\n") + "\n");
         let text = format!("{ESCAPED}\n{}", escaped.collect::<String>());
         files::replace(&self.0, text.as_bytes(), Access::Private)
     }
+}
+
+/// The file in `state`, which `XDG_STATE_HOME` names by its whole path, else below `home`.
+fn place(state: Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let named = state.map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = named.or_else(|| home.map(|home| home.join(".local/state")))?;
+    Some(folder.join("ml-on-mlx/history"))
 }
 
 fn unescaped(line: &str) -> String {
@@ -70,16 +98,29 @@ fn unescaped(line: &str) -> String {
 mod tests {
     use std::fs;
 
-    use super::{History, MAX_LINES};
+    use std::path::PathBuf;
+
+    use super::{History, MAX_ENTRIES, place};
+
+    #[test]
+    fn the_file_lies_in_the_folder_for_what_programs_remember() {
+        let home = Some(PathBuf::from("/home/ada"));
+        let below_home = Some(PathBuf::from("/home/ada/.local/state/ml-on-mlx/history"));
+        assert_eq!(place(None, home.clone()), below_home);
+        assert_eq!(place(Some("relative".into()), home.clone()), below_home);
+        let named = Some(PathBuf::from("/state/ml-on-mlx/history"));
+        assert_eq!(place(Some("/state".into()), home), named);
+        assert_eq!(place(None, None), None);
+    }
 
     #[test]
     fn lines_come_back_as_they_were_typed() {
         let folder = tempfile::tempdir().unwrap();
         let history = History::at(folder.path().join("history"));
-        assert!(history.lines().unwrap().is_empty());
+        assert!(history.entries().unwrap().is_empty());
         let typed = ["one", r"a \n that is none\", "#V2", "of\ntwo lines", " é "];
         typed.iter().for_each(|line| history.add(line).unwrap());
-        assert_eq!(history.lines().unwrap(), typed);
+        assert_eq!(history.entries().unwrap(), typed);
         let text = fs::read_to_string(folder.path().join("history")).unwrap();
         assert!(text.starts_with("#V2\none\na \\\\n that is none\\\\\n"), "{text}");
     }
@@ -90,28 +131,28 @@ mod tests {
         let path = folder.path().join("history");
         fs::write(&path, "a \\n b\n\nc\n").unwrap();
         let history = History::at(path);
-        assert_eq!(history.lines().unwrap(), [r"a \n b", "c"]);
+        assert_eq!(history.entries().unwrap(), [r"a \n b", "c"]);
         history.add("d").unwrap();
-        assert_eq!(history.lines().unwrap(), [r"a \n b", "c", "d"]);
+        assert_eq!(history.entries().unwrap(), [r"a \n b", "c", "d"]);
     }
 
     #[test]
     fn the_last_lines_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
-        let lines: Vec<String> = (0..MAX_LINES + 5).map(|line| line.to_string()).collect();
+        let lines: Vec<String> = (0..MAX_ENTRIES + 5).map(|line| line.to_string()).collect();
         fs::write(&path, lines.join("\n")).unwrap();
         let history = History::at(path);
         history.add("last").unwrap();
-        let kept = history.lines().unwrap();
-        assert_eq!((kept.len(), &*kept[0], &*kept[MAX_LINES - 1]), (MAX_LINES, "6", "last"));
+        let kept = history.entries().unwrap();
+        assert_eq!((kept.len(), &*kept[0], &*kept[MAX_ENTRIES - 1]), (MAX_ENTRIES, "6", "last"));
     }
 
     #[test]
     fn what_is_no_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let history = History::at(folder.path().to_owned());
-        assert!(history.lines().unwrap_err().to_string().contains("is a folder"));
+        assert!(history.entries().unwrap_err().to_string().contains("is a folder"));
         assert!(history.add("x").unwrap_err().to_string().contains("is a folder"));
     }
 }

@@ -1,39 +1,62 @@
 //! A conversation with a model, and the options that may change while it goes on.
 
-use clap::Parser;
+mod answering;
+mod settings;
+mod turns;
+
 use inference_core::{
-    CancelToken, ChatOptions, EncodedPicture, Error, Feature, FinishReason, Message, Outcome,
-    Piece, Role, TextModel, Value,
+    CancelToken, ChatOptions, EncodedPicture, Feature, Message, Outcome, Piece, PrefillProgress,
+    Role, TextModel, Value,
 };
 
-use crate::args::SamplingArgs;
+pub use self::settings::Settings;
+use crate::bytes;
+use crate::cut::{self, Place};
 use crate::failure::{Failure, Result};
+use crate::output::counted;
 use crate::{json, pictures, streaming};
 
-/// A conversation.
+/// A conversation with a model.
 pub struct Session<'a> {
     model: &'a dyn TextModel,
     chat: ChatOptions,
-    /// The options at the start, for `/set reset`.
-    first: SamplingArgs,
-    sampling: Settings,
-    /// Options that `/set` changed, as typed.
-    changed: Vec<String>,
+    state: Conversation,
+    /// Forgets the oldest turns where the context has no room for more.
+    rolls: bool,
+    /// Shows no sign of life while a prompt is read.
+    quiet: bool,
+}
+
+/// All of a conversation that another model can go on with.
+#[derive(Default)]
+pub struct Conversation {
+    /// The options of answers.
+    pub settings: Settings,
     system: Option<Message>,
     messages: Vec<Message>,
     /// Pictures that are shown with what is said next.
     waiting: Vec<EncodedPicture>,
-    last: Option<Outcome>,
+    /// The last question, where it has no answer: it is no part of the messages.
+    unanswered: Option<Message>,
+    last: Option<Last>,
     /// The last note on options that changed nothing.
     noted: Option<String>,
 }
 
-/// The options of a `/set` line, parsed as those of the command line are.
-#[derive(Clone, Debug, Parser)]
-#[command(name = "/set", no_binary_name = true, disable_help_flag = true)]
-struct Settings {
-    #[command(flatten)]
-    sampling: SamplingArgs,
+impl Conversation {
+    /// A conversation in which nothing was said.
+    pub fn new(settings: Settings, system: Option<String>) -> Conversation {
+        let system = system.map(Message::system);
+        Conversation { settings, system, ..Conversation::default() }
+    }
+}
+
+/// The last answer's end.
+struct Last {
+    outcome: Outcome,
+    /// How far its prompt was computed.
+    read: Option<PrefillProgress>,
+    max_tokens: Option<usize>,
 }
 
 /// How an answer ended.
@@ -46,25 +69,25 @@ pub enum Answer {
 }
 
 impl<'a> Session<'a> {
-    /// A conversation in which nothing was said.
-    pub fn new(
-        model: &'a dyn TextModel,
-        chat: ChatOptions,
-        sampling: SamplingArgs,
-        system: Option<String>,
-    ) -> Self {
-        Session {
-            model,
-            chat,
-            first: sampling.clone(),
-            sampling: Settings { sampling },
-            changed: Vec::new(),
-            system: system.map(Message::system),
-            messages: Vec::new(),
-            waiting: Vec::new(),
-            last: None,
-            noted: None,
-        }
+    /// Goes on with a conversation.
+    pub fn new(model: &'a dyn TextModel, chat: ChatOptions, state: Conversation) -> Self {
+        Session { model, chat, state, rolls: false, quiet: true }
+    }
+
+    /// This conversation, which forgets its oldest turns where the context has no room for more if
+    /// it `rolls`, and shows how far a prompt is read unless it is `quiet`.
+    pub fn with(self, rolls: bool, quiet: bool) -> Self {
+        Session { rolls, quiet, ..self }
+    }
+
+    /// The conversation without its model.
+    pub fn into_conversation(self) -> Conversation {
+        self.state
+    }
+
+    /// The options of answers.
+    pub fn settings(&mut self) -> &mut Settings {
+        &mut self.state.settings
     }
 
     /// Shows `picture` with what is said next.
@@ -73,22 +96,23 @@ impl<'a> Session<'a> {
     /// The model does not see.
     pub fn show(&mut self, picture: EncodedPicture) -> Result<()> {
         self.model.capabilities().require(Feature::Images)?;
-        self.waiting.push(picture);
+        self.state.waiting.push(picture);
         Ok(())
     }
 
     /// The names of the pictures that wait.
     pub fn waiting(&self) -> impl Iterator<Item = &str> {
-        self.waiting.iter().map(|picture| &*picture.name)
+        self.state.waiting.iter().map(|picture| &*picture.name)
     }
 
     /// Takes back the pictures that wait.
     pub fn show_nothing(&mut self) {
-        self.waiting.clear();
+        self.state.waiting.clear();
     }
 
     /// Says `text`, shows the pictures that wait, and hands the answer to `sink`, piece by piece.
-    /// An error, and an answer cancelled before its first word, leave the conversation as it was.
+    /// An error, and an answer cancelled before its first word, leave the conversation as it was,
+    /// and [`retry`](Self::retry) asks this question again.
     ///
     /// # Errors
     /// The model's and `sink`'s.
@@ -98,17 +122,30 @@ impl<'a> Session<'a> {
         cancel: CancelToken,
         sink: impl FnMut(&Piece) -> Result<()>,
     ) -> Result<Answer> {
-        self.messages.push(pictures::message(&self.waiting, text));
+        let question = pictures::message(&self.state.waiting, text);
+        self.ask(question, cancel, sink)
+    }
+
+    fn ask(
+        &mut self,
+        question: Message,
+        cancel: CancelToken,
+        sink: impl FnMut(&Piece) -> Result<()>,
+    ) -> Result<Answer> {
+        self.state.unanswered = None;
+        self.state.messages.push(question);
         let answer = self.answer(cancel, sink);
-        if self.messages.last().is_some_and(|message| message.role == Role::User) {
-            self.messages.pop();
+        let messages = &mut self.state.messages;
+        if messages.last().is_some_and(|message| message.role == Role::User) {
+            self.state.unanswered = messages.pop();
         } else {
-            self.waiting.clear();
+            self.state.waiting.clear();
         }
         answer
     }
 
-    /// Drops the last answer and asks its question again.
+    /// Asks the last question again: one without an answer, else that of the last answer, which is
+    /// dropped.
     ///
     /// # Errors
     /// Nothing to answer again, and as [`say`](Self::say); the old answer then stays.
@@ -117,78 +154,45 @@ impl<'a> Session<'a> {
         cancel: CancelToken,
         sink: impl FnMut(&Piece) -> Result<()>,
     ) -> Result<Answer> {
+        if let Some(question) = self.state.unanswered.take() {
+            return self.ask(question, cancel, sink);
+        }
         let question = self.last_question()?;
-        let before = self.messages.split_off(question + 1);
+        let before = self.state.messages.split_off(question + 1);
         let answer = self.answer(cancel, sink);
-        if self.messages.len() == question + 1 {
-            self.messages.extend(before);
+        // Turns that gave way stood in front.
+        if self.state.messages.last().is_some_and(|message| message.role == Role::User) {
+            self.state.messages.extend(before);
         }
         answer
     }
 
-    /// Forgets the last question and all that followed.
-    ///
-    /// # Errors
-    /// Nothing was asked.
-    pub fn undo(&mut self) -> Result<()> {
-        let question = self.last_question()?;
-        self.messages.truncate(question);
-        Ok(())
+    /// Returns true when the last question has no answer.
+    pub fn is_unanswered(&self) -> bool {
+        self.state.unanswered.is_some()
     }
 
-    /// Forgets all but the system message.
-    pub fn clear(&mut self) {
-        self.messages.clear();
-        self.waiting.clear();
-        self.last = None;
+    /// Forgets all but the system message; how many messages that were.
+    pub fn clear(&mut self) -> usize {
+        self.state.waiting.clear();
+        self.state.unanswered = None;
+        self.state.last = None;
+        std::mem::take(&mut self.state.messages).len()
     }
 
     /// The system message's text.
     pub fn system(&self) -> Option<&str> {
-        self.system.as_ref().and_then(|message| message.content.as_str())
+        self.state.system.as_ref().and_then(|message| message.content.as_str())
     }
 
     /// Changes the system message.
     pub fn set_system(&mut self, text: Option<String>) {
-        self.system = text.map(Message::system);
-    }
-
-    /// Sets the option `name` as the command line's `--name value` would; `reset` undoes all of
-    /// these.
-    ///
-    /// # Errors
-    /// An unknown name or a bad value; nothing changes then.
-    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
-        if name == "reset" && value.is_none() {
-            self.sampling.sampling = self.first.clone();
-            self.changed.clear();
-            return Ok(());
-        }
-        let argument = match value {
-            Some(value) => format!("--{name}={value}"),
-            None => format!("--{name}"),
-        };
-        let mut settings = self.sampling.clone();
-        settings.try_update_from([&argument]).map_err(|error| {
-            let text = error.to_string();
-            let line = text.lines().next().unwrap_or_default();
-            Failure::Usage(line.trim_start_matches("error: ").to_owned())
-        })?;
-        settings.sampling.options()?;
-        self.sampling = settings;
-        self.changed.retain(|old| old.split('=').next() != argument.split('=').next());
-        self.changed.push(argument);
-        Ok(())
-    }
-
-    /// Returns the options that [`set`](Self::set) changed, as flags.
-    pub fn changed(&self) -> &[String] {
-        &self.changed
+        self.state.system = text.map(Message::system);
     }
 
     /// The conversation as JSON, the system message first.
     pub fn to_json(&self) -> String {
-        json::messages_text(self.system.iter().chain(&self.messages))
+        json::messages_text(self.state.system.iter().chain(&self.state.messages))
     }
 
     /// Goes on with the conversation in `text`, which came from the file `name`; how many
@@ -204,78 +208,85 @@ impl<'a> Session<'a> {
                 && message.fields.is_empty()
                 && matches!(message.content, Value::String(_))
         };
-        self.system = messages.first().is_some_and(plain).then(|| messages.remove(0));
-        self.messages = messages;
-        self.last = None;
+        self.state.system = messages.first().is_some_and(plain).then(|| messages.remove(0));
+        self.state.messages = messages;
+        self.state.unanswered = None;
+        self.state.last = None;
         Ok(count)
     }
 
     /// Returns the statistics of the last answer, if there is one.
     pub fn statistics(&self) -> Option<String> {
-        self.last.as_ref().map(|outcome| streaming::statistics(&outcome.metrics))
+        let last = self.state.last.as_ref()?;
+        Some(streaming::statistics(&last.outcome.metrics, last.read))
+    }
+
+    /// Returns why the last answer was cut off, where it was.
+    pub fn cut_note(&self) -> Option<String> {
+        let last = self.state.last.as_ref()?;
+        cut::note(&last.outcome, last.max_tokens, self.context(), Place::Chat)
     }
 
     /// Returns a note on options that changed nothing in the last answer, once until they change.
     pub fn greedy_note(&mut self) -> Option<String> {
-        let greedy = self.last.as_ref().is_some_and(|outcome| outcome.greedy);
-        let note = self.sampling.sampling.greedy_note().filter(|_| greedy);
-        let is_new = note != self.noted;
-        self.noted.clone_from(&note);
+        let greedy = self.state.last.as_ref().is_some_and(|last| last.outcome.greedy);
+        let note = self.state.settings.sampling.greedy_note().filter(|_| greedy);
+        let is_new = note != self.state.noted;
+        self.state.noted.clone_from(&note);
         note.filter(|_| is_new)
     }
 
     /// How many messages there are, the system message not counted, and how many tokens of
     /// context they took at the last answer.
     pub fn size(&self) -> (usize, usize) {
-        let tokens = self
-            .last
-            .as_ref()
-            .map_or(0, |outcome| outcome.metrics.prompt_tokens + outcome.metrics.generated_tokens);
-        (self.messages.len(), tokens)
+        let metrics = self.state.last.as_ref().map(|last| &last.outcome.metrics);
+        let tokens = metrics.map_or(0, |of| of.prompt_tokens + of.generated_tokens);
+        (self.state.messages.len(), tokens)
+    }
+
+    /// Tokens that the model's context takes; 0 where that is not known.
+    pub fn context(&self) -> usize {
+        self.model.info().context_length
+    }
+
+    /// Lines about the model, the context and the options.
+    pub fn facts(&self, name: &str) -> Vec<String> {
+        let info = self.model.info();
+        let messages = self.state.messages.len();
+        let tokens = if messages == 0 { 0 } else { self.tokens().unwrap_or(0) };
+        let bits = match info.quant_bits {
+            0 => String::new(),
+            bits => format!(", {bits} bits"),
+        };
+        let changed = self.state.settings.changed();
+        vec![
+            format!("model    {name}"),
+            format!(
+                "         {}, {} parameters, {} of weights{bits}, {} on {}",
+                info.architecture,
+                bytes::parameters(info.num_parameters),
+                bytes::human(info.weight_bytes),
+                info.dtype,
+                info.device
+            ),
+            format!(
+                "context  {tokens} of {} tokens in {}",
+                self.context(),
+                counted(messages, "message")
+            ),
+            format!("system   {}", self.system().unwrap_or("none")),
+            format!(
+                "changed  {}",
+                if changed.is_empty() { "nothing".into() } else { changed.join(" ") }
+            ),
+        ]
     }
 
     fn last_question(&self) -> Result<usize> {
-        self.messages
-            .iter()
+        let mut messages = self.state.messages.iter();
+        messages
             .rposition(|message| message.role == Role::User)
             .ok_or_else(|| Failure::Usage("nothing was asked yet".into()))
-    }
-
-    /// Answers the last message; what was said becomes a message, its reasoning and calls in fields
-    /// of their own.
-    fn answer(
-        &mut self,
-        cancel: CancelToken,
-        mut sink: impl FnMut(&Piece) -> Result<()>,
-    ) -> Result<Answer> {
-        let mut options = self.sampling.sampling.options()?;
-        options.cancel = cancel;
-        self.last = None;
-        let messages: Vec<Message> = self.system.iter().chain(&self.messages).cloned().collect();
-        let mut said = inference_core::Answer::default();
-        let answering = self.model.answer(&messages, &self.chat, &options).map_err(Failure::from);
-        let outcome = answering.and_then(|mut answering| {
-            let outcome = streaming::read_answer(&mut answering, |step| {
-                step.pieces.iter().try_for_each(&mut sink)
-            });
-            said = answering.answer().clone();
-            outcome
-        });
-        let answer = match outcome {
-            Ok(outcome) => {
-                let cancelled = outcome.finish_reason == FinishReason::Cancelled;
-                self.last = Some(outcome);
-                if cancelled { Answer::Cancelled } else { Answer::Complete }
-            }
-            Err(Failure::Model(Error::Cancelled)) => Answer::Cancelled,
-            Err(failure) => return Err(failure),
-        };
-        // Reasoning alone is no answer yet.
-        let is_begun = !said.content.is_empty() || !said.tool_calls.is_empty();
-        if answer == Answer::Complete || is_begun {
-            self.messages.push(said.to_message(json::arguments));
-        }
-        Ok(answer)
     }
 }
 

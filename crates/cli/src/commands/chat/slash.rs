@@ -6,9 +6,12 @@ use std::path::PathBuf;
 pub const HELP: &str = "\
 /help                 this list
 /clear                forget the conversation, keep the system message
+/drop [N]             forget the N oldest turns, one unless N says otherwise
 /system [TEXT]        show or change the system message; `/system none` removes it
 /set [NAME VALUE]     change an option of `ml chat`, such as `/set temperature 0.7`;
-                      alone: show what was changed; `/set reset`: as at the start
+                      alone: list the options; `/set reset`: as at the start
+/model [NAME]         go on with another model, or tell this one
+/show                 the model, the context that is used, and what was changed
 /retry                answer the last question again
 /undo                 forget the last question and its answer
 /image [FILE]         show a picture with what is said next, or list those that wait;
@@ -19,13 +22,25 @@ pub const HELP: &str = "\
 /bye                  leave (also Ctrl-D)
 //TEXT                say /TEXT to the model
 A backslash at the end continues a line; \"\"\" begins and ends a text of several lines.
+Tab completes commands, options, models and files.
 Ctrl-C stops an answer; what was said so far stays in the conversation.";
+
+/// The commands, for completion.
+pub const COMMANDS: [&str; 16] = [
+    "/bye", "/clear", "/drop", "/exit", "/help", "/image", "/load", "/model", "/quit", "/retry",
+    "/save", "/set", "/show", "/stats", "/system", "/undo",
+];
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slash {
     Help,
     Clear,
+    /// So many of the oldest turns.
+    Drop(usize),
+    /// With the name or the folder, when it is to change.
+    Model(Option<PathBuf>),
+    Show,
     /// With the text, when it is to change; `none` removes it.
     System(Option<String>),
     /// With name and value, when something is to change.
@@ -61,6 +76,15 @@ impl Slash {
         match name {
             "/help" | "/?" => alone(Slash::Help),
             "/clear" => alone(Slash::Clear),
+            "/drop" if rest.is_empty() => Ok(Slash::Drop(1)),
+            "/drop" => {
+                let count = rest.parse().ok().filter(|count| *count > 0);
+                count
+                    .map(Slash::Drop)
+                    .ok_or_else(|| format!("/drop takes how many turns, from 1, and not `{rest}`"))
+            }
+            "/model" => Ok(Slash::Model((!rest.is_empty()).then(|| expand(rest)))),
+            "/show" => alone(Slash::Show),
             "/system" => Ok(Slash::System((!rest.is_empty()).then(|| rest.to_owned()))),
             "/set" => Ok(Slash::Set(setting(rest))),
             "/retry" => alone(Slash::Retry),
@@ -92,7 +116,7 @@ fn setting(rest: &str) -> Option<(String, Option<String>)> {
 }
 
 /// `~/` stands for the home folder, as in a shell.
-fn expand(path: &str) -> PathBuf {
+pub fn expand(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
@@ -103,7 +127,7 @@ fn expand(path: &str) -> PathBuf {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{Slash, said};
+    use super::{COMMANDS, HELP, Slash, said};
 
     fn parse(line: &str) -> Slash {
         Slash::parse(line).unwrap().unwrap()
@@ -127,6 +151,11 @@ mod tests {
         assert_eq!(parse("/load a.json"), Slash::Load(PathBuf::from("a.json")));
         assert_eq!(parse("/image a fox.png"), Slash::Image(Some(PathBuf::from("a fox.png"))));
         assert_eq!(parse("/image"), Slash::Image(None));
+        assert_eq!(parse("/drop"), Slash::Drop(1));
+        assert_eq!(parse("/drop 3"), Slash::Drop(3));
+        assert_eq!(parse("/model"), Slash::Model(None));
+        assert_eq!(parse("/model a/b"), Slash::Model(Some(PathBuf::from("a/b"))));
+        assert_eq!(parse("/show"), Slash::Show);
         assert_eq!(parse("/set"), Slash::Set(None));
         let pair = |name: &str, value: Option<&str>| {
             Slash::Set(Some((name.to_owned(), value.map(str::to_owned))))
@@ -142,5 +171,18 @@ mod tests {
         assert!(error("/frobnicate").starts_with("unknown command /frobnicate"));
         assert_eq!(error("/save"), "/save needs a file");
         assert_eq!(error("/clear all"), "/clear takes no argument");
+        assert_eq!(error("/drop 0"), "/drop takes how many turns, from 1, and not `0`");
+    }
+
+    #[test]
+    fn every_command_is_completed_and_none_else() {
+        for command in COMMANDS {
+            let unknown = Slash::parse(command).unwrap().err();
+            assert!(!unknown.is_some_and(|error| error.contains("unknown")), "{command}");
+        }
+        let listed = HELP.lines().filter_map(|line| line.split(' ').next());
+        for command in listed.filter(|word| word.starts_with('/') && *word != "//TEXT") {
+            assert!(COMMANDS.contains(&command), "{command}");
+        }
     }
 }

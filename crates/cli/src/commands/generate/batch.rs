@@ -79,7 +79,7 @@ pub fn run(
     if !args.quiet {
         let metrics = GenerateMetrics::sum(&done.costs);
         let seconds = done.took.as_secs_f64();
-        dim_note(format_args!("{} | total {seconds:.3} s", streaming::statistics(&metrics)));
+        dim_note(format_args!("{} | total {seconds:.3} s", streaming::statistics(&metrics, None)));
     }
     match done.failed {
         0 => Ok(FinishReason::Length),

@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::failure::{self, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::output::note;
+use crate::remote::Remote;
 use crate::signals::{Signals, terminate};
-
-/// How long one question to a server may take.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// Between two looks whether a server is ready.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -38,9 +36,10 @@ impl Served {
     /// # Errors
     /// No server answers there, it wants another key, or has no such model.
     pub fn at(url: &str, key: Option<&str>, name: Option<&str>) -> Result<Served> {
-        let url = url.trim_end_matches('/');
-        let url = url.strip_suffix("/v1").unwrap_or(url).to_owned();
-        let list = get(&format!("{url}/v1/models"), key)?;
+        let absent = "start one with `ml serve`, or give --model";
+        let remote = Remote::new(url, key.map(str::to_owned), absent, "set ML_LAUNCH_API_KEY");
+        let list = remote.get("/v1/models")?;
+        let url = remote.url;
         let makes_pictures = |model: &Json| {
             let made = model["output_modalities"].as_array();
             made.is_some_and(|made| made.iter().all(|kind| kind == "image"))
@@ -71,39 +70,6 @@ impl Served {
     /// Returns the URL where OpenAI's protocol begins.
     pub fn base(&self) -> String {
         format!("{}/v1", self.url)
-    }
-}
-
-/// The JSON at `url`.
-fn get(url: &str, key: Option<&str>) -> Result<Json> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(ANSWER))
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let mut request = agent.get(url);
-    if let Some(key) = key {
-        request = request.header("authorization", format!("Bearer {key}"));
-    }
-    let failed = |error: ureq::Error| {
-        let reason = match error {
-            ureq::Error::Timeout(_) => format!("no answer in {} s", ANSWER.as_secs()),
-            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                "no server listens there".to_owned()
-            }
-            ureq::Error::Io(error) => failure::reason(&error),
-            other => other.to_string(),
-        };
-        Failure::Other(format!("{url}: {reason}; start one with `ml serve`, or give --model"))
-    };
-    let mut answer = request.call().map_err(failed)?;
-    let status = answer.status().as_u16();
-    let text = answer.body_mut().read_to_string().map_err(failed)?;
-    match status {
-        200 => serde_json::from_str(&text)
-            .map_err(|error| Failure::Other(format!("{url}: not JSON: {error}"))),
-        401 => Err(Failure::Other(format!("{url} wants a key: set ML_LAUNCH_API_KEY"))),
-        status => Err(Failure::Other(format!("{url}: status {status}: {text}"))),
     }
 }
 
@@ -165,7 +131,7 @@ impl Server {
         note(format_args!("serving {} at {}", model.display(), server.url));
         while server.process.try_wait().map_err(failed)?.is_none() {
             // It answers 503 as long as the model is loaded.
-            if get(&format!("{}/health", server.url), None).is_ok() {
+            if Remote::new(&server.url, None, "", "").get("/health").is_ok() {
                 return Ok(server);
             }
             if signals.came() {

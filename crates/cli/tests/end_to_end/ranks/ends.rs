@@ -21,7 +21,7 @@ fn start(arguments: &[&str]) -> Child {
 
 /// A server of two ranks and its address.
 fn served(options: &[&str]) -> (Child, String) {
-    let arguments = ["serve", "--port", "0", "--log", "off", "--dtype", "f32"];
+    let arguments = ["serve", "--port", "0", "--log", "off", "--quiet", "--dtype", "f32"];
     let mut child = start(&[&arguments[..], options].concat());
     let mut line = String::new();
     let stderr = child.stderr.as_mut().unwrap();

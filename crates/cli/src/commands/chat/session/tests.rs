@@ -3,16 +3,15 @@
 use fake_model::{FakeModel, Line, all_but};
 use inference_core::{
     AnswerReader, CancelToken, ChatOptions, EncodedPicture, Error, Feature, FinishReason, Message,
-    Piece,
+    ModelInfo, Piece,
 };
 use inference_text::answer::{AnswerParser, Family};
 
-use super::{Answer, Session};
-use crate::args::SamplingArgs;
+use super::{Answer, Conversation, Session, Settings};
 use crate::failure::Failure;
 
 fn session(model: &FakeModel) -> Session<'_> {
-    Session::new(model, ChatOptions::default(), SamplingArgs::default(), None)
+    Session::new(model, ChatOptions::default(), Conversation::default())
 }
 
 fn say(session: &mut Session<'_>, text: &str) -> Result<(Answer, String), String> {
@@ -124,6 +123,136 @@ fn a_cancelled_answer_stays_as_what_was_said() {
 }
 
 #[test]
+fn a_question_without_an_answer_is_kept_for_a_retry() {
+    let cancelled = Line { end: Ok(FinishReason::Cancelled), ..Line::of(&[]) };
+    let lost = Line { tokens: vec![], end: Err(Error::Engine("lost".into())) };
+    let model = FakeModel::lines([Line::of(&["Red"]), cancelled, lost, Line::of(&["Blue"])]);
+    let mut session = session(&model);
+    say(&mut session, "A colour").unwrap();
+    assert!(!session.is_unanswered());
+    say(&mut session, "Another").unwrap();
+    assert!(session.is_unanswered());
+    // One that fails again stays, too.
+    assert!(session.retry(CancelToken::new(), |_| Ok(())).is_err());
+    assert!(session.is_unanswered());
+    session.retry(CancelToken::new(), |_| Ok(())).unwrap();
+    let seen = model.seen.messages();
+    let asked = [Message::user("A colour"), Message::assistant("Red"), Message::user("Another")];
+    assert_eq!(seen[1..], [asked.clone(), asked.clone(), asked]);
+    assert!(!session.is_unanswered() && session.size().0 == 4);
+}
+
+#[test]
+fn a_kept_question_can_be_undone() {
+    let cancelled = Line { end: Ok(FinishReason::Cancelled), ..Line::of(&[]) };
+    let model = FakeModel::lines([Line::of(&["Red"]), cancelled]);
+    let mut session = session(&model);
+    say(&mut session, "A colour").unwrap();
+    say(&mut session, "Another").unwrap();
+    session.undo().unwrap();
+    assert!(!session.is_unanswered() && session.size().0 == 2);
+    session.undo().unwrap();
+    assert_eq!(session.size().0, 0);
+}
+
+#[test]
+fn the_oldest_turns_can_be_dropped() {
+    let model = FakeModel::lines(["a", "b", "c"].map(|text| Line::of(&[text])));
+    let mut session = session(&model);
+    session.set_system(Some("Be brief.".into()));
+    ["one", "two", "three"].iter().for_each(|text| drop(say(&mut session, text)));
+    for count in [0, 4] {
+        let error = session.drop_oldest(count).unwrap_err().to_string();
+        assert_eq!(error, "the conversation has 3 turns");
+    }
+    assert_eq!(session.drop_oldest(2).unwrap(), 4);
+    let left = session.to_json();
+    assert!(
+        left.contains("Be brief.") && left.contains("three") && !left.contains("two"),
+        "{left}"
+    );
+    assert_eq!(session.drop_oldest(1).unwrap(), 2);
+    assert_eq!(session.size().0, 0);
+}
+
+/// A model whose context takes so many tokens, which are characters.
+fn with_context(context_length: usize, lines: impl IntoIterator<Item = Line>) -> FakeModel {
+    let model = FakeModel::lines(lines);
+    FakeModel { info: ModelInfo { context_length, ..model.info.clone() }, ..model }
+}
+
+#[test]
+fn a_rolling_context_gives_up_the_oldest_turns() {
+    // `<user>` and `<assistant>` stand before each text.
+    let lines = || ["aaaa", "bbbb", "cccc"].map(|text| Line::of(&[text]));
+    let turn = "<user>1111<assistant>aaaa".len();
+    let model = with_context(3 * turn, lines());
+    let mut rolling = session(&model).with(true, true);
+    // What is rendered to be counted is seen as well.
+    let mut asked = |text: &str| {
+        say(&mut rolling, text).unwrap();
+        model.seen.messages().pop().unwrap()
+    };
+    asked("1111");
+    assert_eq!(asked("2222").len(), 3, "two turns have room");
+    let last = [Message::user("2222"), Message::assistant("bbbb"), Message::user("3333")];
+    assert_eq!(asked("3333"), last);
+    // A question alone is the model's to refuse.
+    let model = with_context(4, lines());
+    let mut rolling = session(&model).with(true, true);
+    drop(say(&mut rolling, "a long question"));
+    assert_eq!(model.seen.messages()[0], [Message::user("a long question")]);
+}
+
+#[test]
+fn an_answer_that_was_cut_off_says_so() {
+    let cut = || Line { end: Ok(FinishReason::Length), ..Line::of(&["a", "b"]) };
+    let model = FakeModel::lines([cut(), Line::of(&["a"])]);
+    let mut session = session(&model);
+    session.settings().set("max-tokens", Some("2")).unwrap();
+    say(&mut session, "x").unwrap();
+    assert!(session.cut_note().unwrap().contains("--max-tokens allows 2 tokens"));
+    say(&mut session, "x").unwrap();
+    assert_eq!(session.cut_note(), None);
+}
+
+#[test]
+fn a_conversation_goes_on_with_another_model() {
+    let first = FakeModel::lines([Line::of(&["Hello"])]);
+    let mut session = session(&first);
+    session.set_system(Some("Be brief.".into()));
+    session.settings().set("top-k", Some("4")).unwrap();
+    say(&mut session, "Hi").unwrap();
+    let second = FakeModel::lines([Line::of(&["Yes"])]);
+    let conversation = session.into_conversation();
+    let mut session = Session::new(&second, ChatOptions::default(), conversation);
+    say(&mut session, "Still there?").unwrap();
+    let seen = second.seen.messages();
+    assert_eq!(seen[0].len(), 4);
+    assert_eq!(seen[0][2], Message::assistant("Hello"));
+    assert_eq!(session.settings().changed(), ["--top-k=4"]);
+    let facts = session.facts("org/second").join("\n");
+    assert!(facts.contains("org/second") && facts.contains("4 messages"), "{facts}");
+    assert!(facts.contains("Be brief.") && facts.contains("--top-k=4"), "{facts}");
+}
+
+#[test]
+fn every_option_is_listed_with_its_value() {
+    let mut settings = Settings::default();
+    let told = settings.set("temperature", Some("0.5")).unwrap();
+    assert_eq!(told, "temperature is 0.5");
+    assert_eq!(settings.set("ignore-eos", None).unwrap(), "ignore-eos is on");
+    let lines = settings.lines();
+    let line = |name: &str| lines.iter().find(|line| line.split(' ').next() == Some(name));
+    assert!(line("temperature").unwrap().contains(" 0.5 "), "{lines:?}");
+    assert!(line("ignore-eos").unwrap().contains(" on "), "{lines:?}");
+    assert!(line("top-k").unwrap().contains(" - "), "{lines:?}");
+    let values = settings.sampling.values();
+    let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, Settings::names());
+}
+
+#[test]
 fn an_error_leaves_the_conversation_as_it_was() {
     let failing =
         Line { tokens: vec!["Hal"], end: Err(Error::Engine("decode step 1: lost".into())) };
@@ -170,17 +299,20 @@ fn a_retry_that_fails_keeps_the_old_answer() {
 fn settings_are_checked_like_the_command_line() {
     let model = FakeModel::default();
     let mut session = session(&model);
-    session.set("temperature", Some("0.5")).unwrap();
-    session.set("top-k", Some("40")).unwrap();
-    session.set("temperature", Some("0.7")).unwrap();
-    assert_eq!(session.changed(), ["--top-k=40", "--temperature=0.7"]);
-    let error = |result: Result<(), Failure>| result.unwrap_err().to_string();
-    assert!(error(session.set("temperature", Some("-1"))).starts_with("--temperature: -1 is not"));
-    assert!(error(session.set("top-k", Some("x"))).contains("expected a whole number"));
-    assert!(error(session.set("colour", Some("red"))).contains("'--colour'"));
-    assert_eq!(session.changed(), ["--top-k=40", "--temperature=0.7"]);
-    session.set("reset", None).unwrap();
-    assert!(session.changed().is_empty());
+    session.settings().set("temperature", Some("0.5")).unwrap();
+    session.settings().set("top-k", Some("40")).unwrap();
+    session.settings().set("temperature", Some("0.7")).unwrap();
+    assert_eq!(session.settings().changed(), ["--top-k=40", "--temperature=0.7"]);
+    let error = |result: Result<String, Failure>| result.unwrap_err().to_string();
+    assert!(
+        error(session.settings().set("temperature", Some("-1")))
+            .starts_with("--temperature: -1 is not")
+    );
+    assert!(error(session.settings().set("top-k", Some("x"))).contains("expected a whole number"));
+    assert!(error(session.settings().set("colour", Some("red"))).contains("'--colour'"));
+    assert_eq!(session.settings().changed(), ["--top-k=40", "--temperature=0.7"]);
+    session.settings().set("reset", None).unwrap();
+    assert!(session.settings().changed().is_empty());
 }
 
 #[test]
@@ -189,7 +321,7 @@ fn options_that_change_nothing_are_noted_once_until_they_change() {
     let mut session = session(&model);
     let mut noted = |setting: Option<(&str, &str)>| {
         if let Some((name, value)) = setting {
-            session.set(name, Some(value)).unwrap();
+            session.settings().set(name, Some(value)).unwrap();
         }
         say(&mut session, "x").unwrap();
         session.greedy_note()
@@ -213,7 +345,7 @@ fn a_conversation_can_be_saved_and_loaded() {
     assert_eq!(second.to_json(), first.to_json());
     assert!(second.load("{}", "chat.json").is_err());
     assert_eq!(second.to_json(), first.to_json());
-    second.clear();
+    assert_eq!(second.clear(), 2);
     assert_eq!(second.system(), Some("Be brief."));
     assert_eq!(second.size().0, 0);
 }

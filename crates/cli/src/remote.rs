@@ -1,0 +1,141 @@
+//! Questions to a running server.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::failure::{self, Failure, Result};
+
+/// How long one question may take.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A running server.
+pub struct Remote {
+    /// Its address, without a path.
+    pub url: String,
+    key: Option<String>,
+    /// The remedy where no server answers.
+    absent: &'static str,
+    /// The way to give a key.
+    wants_key: &'static str,
+}
+
+impl Remote {
+    /// The server at `url`, which may end with `/v1`. Errors tell what to do where no server is
+    /// there, and where it wants a key.
+    pub fn new(
+        url: &str,
+        key: Option<String>,
+        absent: &'static str,
+        wants_key: &'static str,
+    ) -> Remote {
+        let url = url.trim_end_matches('/');
+        let url = url.strip_suffix("/v1").unwrap_or(url);
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        Remote { url, key, absent, wants_key }
+    }
+
+    /// The JSON at `path`.
+    ///
+    /// # Errors
+    /// No server answers, or it refuses.
+    pub fn get(&self, path: &str) -> Result<Json> {
+        self.ask(path, None)
+    }
+
+    /// The answer to `body`, sent to `path`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn post(&self, path: &str, body: &Json) -> Result<Json> {
+        self.ask(path, Some(body))
+    }
+
+    fn ask(&self, path: &str, body: Option<&Json>) -> Result<Json> {
+        let url = format!("{}{path}", self.url);
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        let bearer = self.key.as_ref().map(|key| format!("Bearer {key}"));
+        let asked = match body {
+            None => {
+                let request = agent.get(&url);
+                match &bearer {
+                    Some(bearer) => request.header("authorization", bearer).call(),
+                    None => request.call(),
+                }
+            }
+            Some(body) => {
+                let request = agent.post(&url).header("content-type", "application/json");
+                let request = match &bearer {
+                    Some(bearer) => request.header("authorization", bearer),
+                    None => request,
+                };
+                request.send(body.to_string())
+            }
+        };
+        let mut answer = asked.map_err(|error| self.failed(&url, error))?;
+        let status = answer.status().as_u16();
+        let text = answer.body_mut().read_to_string().map_err(|error| self.failed(&url, error))?;
+        match status {
+            200 => serde_json::from_str(&text)
+                .map_err(|error| Failure::Other(format!("{url}: not JSON: {error}"))),
+            401 => Err(Failure::Other(format!("{url} wants a key: {}", self.wants_key))),
+            status => {
+                let reason = serde_json::from_str(&text).ok().and_then(|body| message(&body));
+                Err(Failure::Other(format!(
+                    "{url}: {}",
+                    reason.unwrap_or(format!("status {status}: {text}"))
+                )))
+            }
+        }
+    }
+
+    fn failed(&self, url: &str, error: ureq::Error) -> Failure {
+        let reason = match error {
+            ureq::Error::Timeout(_) => format!("no answer in {} s", ANSWER.as_secs()),
+            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                "no server listens there".to_owned()
+            }
+            ureq::Error::Io(error) => failure::reason(&error),
+            other => other.to_string(),
+        };
+        Failure::Other(format!("{url}: {reason}; {}", self.absent))
+    }
+}
+
+/// The message of an error, in OpenAI's or Ollama's form.
+fn message(body: &Json) -> Option<String> {
+    let error = &body["error"];
+    error.as_str().or(error["message"].as_str()).map(str::to_owned)
+}
+
+/// The request that unloads the model `name`, in Ollama's protocol.
+pub fn unloading(name: &str) -> Json {
+    json!({"model": name, "keep_alive": 0, "stream": false})
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Remote, message};
+
+    #[test]
+    fn addresses_are_taken_as_people_write_them() {
+        let url = |url: &str| Remote::new(url, None, "", "").url;
+        for given in ["http://host:1/v1/", "http://host:1", "host:1", "host:1/"] {
+            assert_eq!(url(given), "http://host:1");
+        }
+    }
+
+    #[test]
+    fn errors_of_both_forms_are_read() {
+        assert_eq!(message(&json!({"error": "no"})).unwrap(), "no");
+        assert_eq!(message(&json!({"error": {"message": "no"}})).unwrap(), "no");
+        assert_eq!(message(&json!({})), None);
+    }
+}
