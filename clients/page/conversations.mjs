@@ -113,7 +113,7 @@ async function drafts(page, address) {
   assert.equal(await page.locator("#prompt").inputValue(), "a new one");
   const context = page.context();
   const second = await tab(context, page.url().split("#")[0]);
-  await second.waitForTimeout(900);
+  await second.waitForTimeout(2200);
   assert.equal(await second.locator("#prompt").inputValue(), "", "it is another tab's");
   await second.close();
 

@@ -134,6 +134,8 @@ export async function saveAll(list, files) {
 /* Other tabs. */
 
 let answered = null;
+/** So long without an answer of another tab there is none, in milliseconds. */
+const ALONE = 1500;
 
 channel?.addEventListener("message", async ({ data }) => {
   if (data.hello) return tellOthers({ here: data.hello });
@@ -210,7 +212,7 @@ function purgeIfAlone() {
     answered = null;
     emit("alone");
     purge(before).catch(tellTrouble);
-  }, 600);
+  }, ALONE);
   answered = () => { clearTimeout(timer); answered = null; };
   return tellOthers({ hello: newId() });
 }
