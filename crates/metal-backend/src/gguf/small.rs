@@ -30,9 +30,10 @@ pub(super) fn is_small(tensor: &str) -> bool {
     SMALL.contains(&module_of(tensor))
 }
 
-/// Returns true for a matrix, or one for each expert.
+/// Returns true for a matrix, or one for each expert. Norms of heads may have a row for each.
 pub(super) fn is_matrix(tensor: &str, stored: &Stored) -> bool {
-    stored.shape.len() > 1 && tensor.ends_with(".weight") && !is_small(tensor)
+    let is_vector = is_small(tensor) || module_of(tensor).ends_with("_norm");
+    stored.shape.len() > 1 && tensor.ends_with(".weight") && !is_vector
 }
 
 /// Returns true for a tensor that is given out in F32, as it is stored, whatever the matrices are.

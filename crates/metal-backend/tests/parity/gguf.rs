@@ -392,13 +392,15 @@ fn converted(name: &str, folder: &Path) -> PathBuf {
 /// The folder of the checkpoint `name`, with what its file has lost.
 fn as_converted(name: &str) -> Checkpoint {
     let folder = Checkpoint::new(name);
-    if !["granitemoehybrid", "laguna"].contains(&name) {
+    if !["granitemoehybrid", "laguna", "starcoder2"].contains(&name) {
         return folder;
     }
     let mut config = folder.config();
     match name {
         // The converter says so of all hybrids.
         "granitemoehybrid" => config["position_embedding_type"] = "nope".into(),
+        // It leaves out the window, which is this in all releases.
+        "starcoder2" => config["sliding_window"] = 4096.into(),
         // It leaves out which layers have a window, and the first of four has none then.
         _ => {
             let kinds = ["full_attention", "sliding_attention"];

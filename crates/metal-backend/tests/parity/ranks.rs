@@ -222,7 +222,7 @@ fn are_here() -> bool {
 
 /// Greedy tokens of ranks are those of the whole, for several requests at once, and each rank holds
 /// less.
-fn compute_what_one_computes(name: &str, counts: &[usize]) {
+pub fn compute_what_one_computes(name: &str, counts: &[usize]) {
     let work = Work { lengths: vec![1, 150, 40, 9], max_tokens: 24, ..Work::default() };
     compute(name, counts, &work);
 }
@@ -280,13 +280,6 @@ fn models_with_windows_have_them_too() {
 fn mixtures_have_them_too() {
     compute_what_one_computes("qwen3_moe", &[2, 3]);
     compute_what_one_computes("mixtral", &[2]);
-}
-
-#[test]
-fn networks_without_a_gate_have_them_too() {
-    for name in ["apertus", "nemotron", "phi", "starcoder2"] {
-        compute_what_one_computes(name, &[2]);
-    }
 }
 
 #[test]
@@ -398,8 +391,6 @@ fn latent_attention_of_ranks_has_some_heads_each() {
 #[test]
 fn layers_that_are_not_split_are_computed_by_every_rank() {
     compute_what_one_computes("olmo2", &[2]);
-    compute_what_one_computes("cohere", &[2]);
-    compute_what_one_computes("internlm2", &[2]);
     compute_what_one_computes("laguna", &[2]);
     compute_what_one_computes("muse_glimmer", &[2]);
     compute_what_one_computes("gemma4_e", &[2, 3]);

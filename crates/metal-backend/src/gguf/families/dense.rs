@@ -63,6 +63,11 @@ pub(super) const FAMILIES: [Family; 13] = [
         config: |metadata, config| {
             epsilon(metadata, config, "layer_norm_eps")?;
             config.insert("hidden_act".into(), json!("gelu_new"));
+            // The converter writes four times the size of states, whatever it is.
+            let up = metadata.header.tensors.get("blk.0.ffn_up.weight");
+            if let Some(inner) = up.and_then(|up| up.shape.first()) {
+                config.insert("intermediate_size".into(), json!(inner));
+            }
             rotated(metadata, config)
         },
         ..PLAIN
@@ -74,11 +79,12 @@ pub(super) const FAMILIES: [Family; 13] = [
         reads: &[EPSILON, "attention.sliding_window"],
         config: |metadata, config| {
             epsilon(metadata, config, "norm_epsilon")?;
-            let window = metadata.number("attention.sliding_window")?;
+            // That of all releases, which the converter leaves out.
+            let window = metadata.number("attention.sliding_window")?.unwrap_or(4096);
             config.extend([
                 ("hidden_act".into(), json!("gelu_pytorch_tanh")),
                 ("use_bias".into(), json!(metadata.has("blk.0.attn_q.bias"))),
-                ("sliding_window".into(), json!(window.filter(|window| *window > 0))),
+                ("sliding_window".into(), json!((window > 0).then_some(window))),
             ]);
             Ok(())
         },
@@ -142,7 +148,17 @@ pub(super) const FAMILIES: [Family; 13] = [
     // The matrix of queries, keys and values is taken apart, and what is left is Llama.
     Family { name: "internlm2", model_type: "llama", change: pairs, ..PLAIN },
     // Llama under other names.
-    Family { name: "exaone", model_type: "llama", ..PLAIN },
+    Family {
+        name: "exaone",
+        model_type: "llama",
+        // The epsilon of root-mean-square norms, in files of some converters.
+        reads: &[EPSILON],
+        config: |metadata, config| match metadata.float(EPSILON)? {
+            Some(_) => epsilon(metadata, config, "rms_norm_eps"),
+            None => Ok(()),
+        },
+        ..PLAIN
+    },
     Family {
         name: "minicpm",
         model_type: "minicpm",

@@ -296,6 +296,10 @@ fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
             let module = name.strip_suffix(".weight")?;
             // Of hybrids, that of the first layer with attention.
             let firsts = [
+                "h.0.attn.attention.out_proj",
+                "layers.0.attention.dense",
+                "layers.0.attention.wo",
+                "layers.0.self_attn.dense",
                 "layers.0.self_attn.o_proj",
                 "layers.1.self_attn.o_proj",
                 "layers.1.self_attn.out_proj",
