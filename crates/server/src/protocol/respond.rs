@@ -96,7 +96,6 @@ impl<W: Wire> Stream<W> {
     }
 
     /// The next part of the answers; `None` where that is how far a prompt is read.
-    #[expect(clippy::option_option, reason = "the inner one is the answers' own")]
     async fn answer(&mut self) -> Option<Option<Result<(usize, Vec<Part>)>>> {
         if !self.tells_progress {
             return Some(self.answers.next().await);
