@@ -240,8 +240,8 @@ impl Golden {
         prompts.iter().map(|(name, prompt)| (name.as_str(), prompt))
     }
 
-    /// The tokens after `prompt` by one way of running, where the golden has them. Ways that lead to
-    /// the same are kept once.
+    /// The tokens after `prompt` by one way of running, where the golden has them. Ways that lead
+    /// to the same are kept once.
     pub fn run<'a>(&self, prompt: &'a Json, variant: &str) -> Option<&'a Json> {
         let as_base = self.json.get("as_base").and_then(Json::as_array);
         let is_base = as_base.is_some_and(|ways| ways.iter().any(|way| way == variant));
