@@ -5,7 +5,8 @@ use super::Markdown;
 const BOLD: &str = "\x1b[1m";
 const OFF: &str = "\x1b[0m";
 
-/// Returns the text that a terminal of so many columns gets, whole and a character at a time, which is the same.
+/// Returns the text that a terminal of so many columns gets. Whole and a character at a time, it is
+/// the same.
 fn shown(text: &str, width: usize) -> String {
     rendered(text, width, true)
 }
