@@ -102,8 +102,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
     Ok(Sampling { usage: usage_event(reader, delivery)?, asked })
 }
 
-/// Returns true when a stream tells how far the prompt is read. A whole answer has nothing to tell it
-/// in.
+/// Returns true when a stream tells how far the prompt is read. A whole answer cannot tell it.
 fn progress(reader: &mut Reader, delivery: Delivery) -> Result<bool> {
     let is_asked_for = reader.bool("return_progress")?.unwrap_or(false);
     if is_asked_for && delivery == Delivery::Whole {
