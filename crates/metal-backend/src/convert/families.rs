@@ -72,6 +72,10 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
         }
         "qwen3_vl_moe" => halve_turned_experts(tensors, SWITCH_MLP)?,
         "mixtral" | "minimax" | "minimax_m2" => tensors.stack_experts("switch_mlp", NUMBERED)?,
+        "apertus" => tensors.change(|name, value| {
+            let is_slope = [".alpha_p", ".alpha_n"].iter().any(|end| name.ends_with(end));
+            is_slope.then(|| value.clone().reshape(Vec::new())).transpose()
+        })?,
         "lfm2" => channels_last(tensors)?,
         "lfm2_moe" => {
             tensors.stack_experts("switch_mlp", SAME)?;

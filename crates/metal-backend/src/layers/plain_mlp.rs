@@ -27,9 +27,9 @@ pub(crate) enum PlainActivation {
 /// xIELU: a parabola above 0, and below it an exponential beside a line.
 #[derive(Debug)]
 pub(crate) struct Xielu {
-    /// `[1]`: the parabola's factor is its softplus.
+    /// `[1]` or a scalar: the parabola's factor is its softplus.
     pub alpha_p: Array,
-    /// `[1]`: the exponential's factor is `beta` and its softplus.
+    /// `[1]` or a scalar: the exponential's factor is `beta` and its softplus.
     pub alpha_n: Array,
     /// A scalar: the slope at 0.
     pub beta: Array,

@@ -76,9 +76,14 @@ impl Shape {
             Ungated::Known(activation) => PlainActivation::Known(activation),
             Ungated::Xielu => {
                 let w = w.at("act_fn");
+                // mlx-lm's converter makes scalars of both slopes.
+                let slope = |name: &str| match w.shape(name).as_deref() {
+                    Some([]) => w.tensor(name, &[]),
+                    _ => w.tensor(name, &[1]),
+                };
                 PlainActivation::Xielu(Box::new(Xielu {
-                    alpha_p: w.tensor("alpha_p", &[1])?,
-                    alpha_n: w.tensor("alpha_n", &[1])?,
+                    alpha_p: slope("alpha_p")?,
+                    alpha_n: slope("alpha_n")?,
                     beta: w.tensor("beta", &[])?,
                     eps: w.tensor("eps", &[])?,
                 }))

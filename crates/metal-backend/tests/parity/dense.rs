@@ -6,8 +6,10 @@ use inference_core::{Dtype, LoadOptions, Prompt};
 use serde_json::json;
 
 use crate::configs::resaved_config_gives_the_same_tokens;
-use crate::families::agrees_in_all;
-use crate::fixtures::{Checkpoint, Golden, distance, first_logits, greedy, ids, run, token_ids};
+use crate::families::{agrees_in_all, speaks_as};
+use crate::fixtures::{
+    Checkpoint, Golden, Tensor, distance, first_logits, greedy, ids, run, token_ids,
+};
 use crate::ranks::compute_what_one_computes;
 
 #[test]
@@ -259,4 +261,14 @@ fn ranks_have_all_of_layers_that_are_not_split() {
     for name in ["cohere", "internlm2"] {
         compute_what_one_computes(name, &[2]);
     }
+}
+
+#[test]
+fn slopes_of_apertus_may_be_scalars_as_mlx_lm_saves_them() {
+    let checkpoint = Checkpoint::new("apertus").with_tensors(|tensor| {
+        let is_slope = [".alpha_p", ".alpha_n"].iter().any(|end| tensor.name.ends_with(end));
+        let shape = if is_slope { Vec::new() } else { tensor.shape.clone() };
+        vec![Tensor { shape, ..tensor }]
+    });
+    speaks_as("apertus", &checkpoint);
 }

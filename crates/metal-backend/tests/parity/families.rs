@@ -250,7 +250,7 @@ fn gemma3n_agrees_in_all() {
 }
 
 /// The checkpoint leads to the tokens of `golden`.
-fn speaks_as(golden: &str, checkpoint: &Checkpoint) {
+pub fn speaks_as(golden: &str, checkpoint: &Checkpoint) {
     let model = checkpoint.load(LoadOptions::default());
     for (name, prompt) in Golden::new(golden).prompts() {
         let (tokens, _) = run(&*model, &ids(&prompt["ids"]));
