@@ -101,6 +101,13 @@ impl Config {
         config
     }
 
+    /// The config with this flag for `key` where it is absent.
+    pub fn with_default_flag(&self, key: &str, default: bool) -> Config {
+        let mut config = self.clone();
+        config.fields.entry(key).or_insert(Value::from(default));
+        config
+    }
+
     /// These keys, where `key` is `flag`.
     pub fn with_flag(&self, key: &str, flag: bool) -> Config {
         let mut config = self.clone();

@@ -31,7 +31,7 @@ use split::{InnerNames, inner_of_rank};
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
 pub(crate) use encoder::{EncoderSizes, scores};
 pub(crate) use experts::{ExpertNames, Experts};
-pub(crate) use kinds::{attention_layers, qwen_windows, qwen2_moe_windows, windows};
+pub(crate) use kinds::{attention_layers, layer_ropes, qwen_windows, qwen2_moe_windows, windows};
 pub(crate) use language::Language;
 pub(crate) use latent::LatentParts;
 pub(crate) use mamba::{MambaParts, NormPlace, check_mamba, mamba_sizes, step_limits};

@@ -293,6 +293,23 @@ impl Config {
         Ok(RopeConfig { theta, scaling, partial_rotary_factor: 1.0, pairs, sections: None })
     }
 
+    /// The rotary embedding of the first values of each head: as many as `key` states, of
+    /// `head_dim`, or the part that the config states.
+    ///
+    /// # Errors
+    /// As [`rope`](Self::rope), and more values than a head has.
+    pub fn rope_of_dims(&self, key: &str, head_dim: i32, theta: f64) -> Result<RopeConfig> {
+        let rope = self.partial_rope("full_attention", theta)?;
+        let Some(dims) = self.opt_size(key)? else { return Ok(rope) };
+        if dims > head_dim {
+            return Err(Error::model(format!(
+                "{}: `{key}` is {dims}, a head has {head_dim} values",
+                self.name
+            )));
+        }
+        Ok(RopeConfig { partial_rotary_factor: f64::from(dims) / f64::from(head_dim), ..rope })
+    }
+
     /// The rotary embedding of an architecture that may rotate a part of each head only.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ fn fill_in(family: &str, fields: &mut Map<String, Value>) {
             ("num_attention_heads", 8.into()),
             ("num_key_value_heads", 4.into()),
         ],
-        "gemma4" => &[
+        "gemma4" | "gemma4_unified" => &[
             ("vocab_size", vocabulary.unwrap_or(262_144.into())),
             ("num_attention_heads", 8.into()),
             ("num_key_value_heads", 1.into()),

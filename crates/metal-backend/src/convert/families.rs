@@ -25,6 +25,9 @@ const SWITCH_GLU: [&str; 3] = [
     ".experts.switch_glu.down_proj.weight",
 ];
 
+const STACKED: [&str; 3] =
+    [".experts.gate_proj.weight", ".experts.up_proj.weight", ".experts.down_proj.weight"];
+
 /// The key of a config which says that the embeddings are the output layer.
 pub(super) const TIE: &str = "tie_word_embeddings";
 /// Token embeddings where no module stands around the model.
@@ -59,8 +62,17 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
         tensors.leave_out(|name| PARTS.iter().any(|part| is_part(name, "lm_head", part)));
     }
     match family {
-        "qwen2_moe" | "qwen3_moe" | "glm4_moe" | "laguna" | "ernie4_5_moe" => {
+        "qwen2_moe" | "qwen3_moe" | "glm4_moe" | "laguna" | "ernie4_5_moe" | "olmoe"
+        | "solar_open" | "mellum" | "exaone_moe" | "deepseek_v2" | "hunyuan_v1_moe"
+        | "cohere2_moe" => tensors.stack_experts("switch_mlp", SAME)?,
+        "dots1" | "afmoe" => tensors.stack_experts("experts", SAME)?,
+        "bailing_moe" => {
             tensors.stack_experts("switch_mlp", SAME)?;
+            if text.opt_flag("norm_head")? == Some(true) {
+                tensors.change(|name, value| {
+                    (name == "lm_head.weight").then(|| value.clone().unit_columns()).transpose()
+                })?;
+            }
         }
         "qwen3_next" => {
             tensors.stack_experts("switch_mlp", SAME)?;
@@ -71,12 +83,15 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
             offset_norms(tensors)?;
         }
         "qwen3_vl_moe" => halve_turned_experts(tensors, SWITCH_MLP)?,
-        "mixtral" | "minimax" | "minimax_m2" => tensors.stack_experts("switch_mlp", NUMBERED)?,
         "apertus" => tensors.change(|name, value| {
             let is_slope = [".alpha_p", ".alpha_n"].iter().any(|end| name.ends_with(end));
             is_slope.then(|| value.clone().reshape(Vec::new())).transpose()
         })?,
-        "lfm2" => channels_last(tensors)?,
+        "llama4" | "llama4_text" => halve_turned_experts(tensors, STACKED)?,
+        "mixtral" | "minimax" | "minimax_m2" | "phimoe" => {
+            tensors.stack_experts("switch_mlp", NUMBERED)?
+        }
+        "lfm2" | "lfm3" => channels_last(tensors)?,
         "lfm2_moe" => {
             tensors.stack_experts("switch_mlp", SAME)?;
             channels_last(tensors)?;
@@ -85,11 +100,11 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
             tensors.stack_experts("switch_mlp", TWO_LAYERS)?;
             channels_last(tensors)?;
         }
-        "gemma4" | "gemma4_text" => {
+        "gemma4" | "gemma4_text" | "gemma4_unified" => {
             halve_experts(tensors, SWITCH_GLU)?;
             unshared_keys(&text, tensors)?;
         }
-        "glm4_moe_lite" | "deepseek_v3" | "kimi_linear" => {
+        "glm4_moe_lite" | "deepseek_v3" | "kimi_k25" | "kimi_linear" => {
             tensors.stack_experts("switch_mlp", SAME)?;
             channels_last(tensors)?;
             tensors.change(|name, value| {
@@ -104,6 +119,11 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
         "granitemoehybrid" => {
             channels_last(tensors)?;
             granite(&text, tensors)?;
+        }
+        "granitemoe" | "granitemoeshared" => granite(&text, tensors)?,
+        "granitemoe_swa" => {
+            granite(&text, tensors)?;
+            halve_experts(tensors, SWITCH_MLP)?;
         }
         "falcon_h1" => falcon_h1::arrange(config, tensors)?,
         "gpt_oss" => gpt_oss(tensors)?,
@@ -162,10 +182,18 @@ fn renamed(family: &str, name: &str) -> String {
                 format!("language_model.{name}")
             }
         }
-        "gemma4" => match name.strip_prefix("model.") {
+        "gemma4" | "gemma4_unified" => match name.strip_prefix("model.") {
             Some(own) => own.replacen("language_model.", "language_model.model.", 1),
             None => name.to_owned(),
         },
+        "kimi_k25" => match name.strip_prefix("lm_head.") {
+            Some(part) => format!("language_model.lm_head.{part}"),
+            None => inner(name),
+        },
+        "bailing_moe" => PARTS.iter().fold(name.to_owned(), |name, part| {
+            name.replace(&format!(".mlp.gate.{part}"), &format!(".mlp.gate.gate_proj.{part}"))
+        }),
+        "exaone_moe" => name.replace(".mlp.e_score", ".mlp.gate.e_score"),
         "muse_glimmer" => {
             let name = name.replacen("model.language_model.", "model.", 1);
             name.strip_prefix("language_model.").unwrap_or(&name).to_owned()

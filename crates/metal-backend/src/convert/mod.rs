@@ -164,8 +164,10 @@ fn family(config: &Config) -> Result<&'static str> {
         return Ok(encoder);
     }
     Ok(match models::model_type(config)? {
-        "mistral" => "llama",
+        "iquestcoder" | "mistral" | "xverse" => "llama",
+        "joyai_llm_flash" | "kimi_k2" => "deepseek_v3",
         "minimax_m2" => "minimax",
+        "gemma4_unified_text" => "gemma4_text",
         family => family,
     })
 }

@@ -11,7 +11,7 @@ const ROWS: &[Row] = &[
     (
         "model",
         "",
-        "embed_tokens tok_embeddings layers norm final_layernorm embedding_norm embed_tokens_per_layer per_layer_model_projection per_layer_projection_norm",
+        "embed_tokens tok_embeddings word_embeddings layers norm final_layernorm embedding_norm embed_tokens_per_layer per_layer_model_projection per_layer_projection_norm",
     ),
     ("model", "gpt_oss", "embed_tokens norm layers"),
     ("transformer", "", "wte h ln_f"),
@@ -19,7 +19,12 @@ const ROWS: &[Row] = &[
     (
         "layers",
         "",
-        "attention feed_forward mamba self_attn mlp block_sparse_moe input_layernorm post_attention_layernorm post_self_attn_layernorm post_mlp_layernorm attention_layernorm feedforward_layernorm attention_norm ffn_norm pre_feedforward_layernorm post_feedforward_layernorm router experts post_feedforward_layernorm_1 post_feedforward_layernorm_2 pre_feedforward_layernorm_2 altup laurel per_layer_input_gate per_layer_projection post_per_layer_input_norm layer_scalar pre_ff_layernorm norm mixer",
+        "attention feed_forward mamba self_attn mlp block_sparse_moe input_layernorm post_attention_layernorm post_self_attn_layernorm pre_mlp_layernorm post_mlp_layernorm attention_layernorm feedforward_layernorm attention_norm ffn_norm pre_feedforward_layernorm post_feedforward_layernorm router experts post_feedforward_layernorm_1 post_feedforward_layernorm_2 pre_feedforward_layernorm_2 altup laurel per_layer_input_gate per_layer_projection post_per_layer_input_norm layer_scalar pre_ff_layernorm norm mixer",
+    ),
+    (
+        "layers",
+        "bailing_moe llama4 llama4_text",
+        "attention self_attn mlp feed_forward input_layernorm post_attention_layernorm",
     ),
     (
         "layers",
@@ -40,10 +45,14 @@ const ROWS: &[Row] = &[
     (
         "self_attn",
         "",
-        "q_a_proj q_a_layernorm q_b_proj q_layernorm k_layernorm sinks q_proj kv_a_proj_with_mqa kv_a_layernorm embed_q unembed_out k_proj v_proj out_proj dense q_conv k_conv v_conv f_a_proj f_b_proj b_proj g_a_proj g_b_proj A_log dt_bias o_norm qkv_proj o_proj q_norm k_norm g_proj query_layernorm key_layernorm gate_proj",
+        "q_a_proj q_a_layernorm q_b_proj q_layernorm k_layernorm sinks q_proj kv_a_proj_with_mqa kv_a_layernorm kv_b_proj embed_q unembed_out k_proj v_proj out_proj dense q_conv k_conv v_conv f_a_proj f_b_proj b_proj g_a_proj g_b_proj A_log dt_bias o_norm qkv_proj o_proj q_norm k_norm g_proj query_layernorm key_layernorm gate_proj",
     ),
     ("self_attn", "stablelm", "q_proj k_proj v_proj o_proj q_layernorm k_layernorm"),
-    ("attention", "", "q_proj k_proj v_proj out_proj wqkv wo"),
+    (
+        "attention",
+        "",
+        "q_proj k_proj v_proj out_proj wqkv wo query_key_value dense key_layernorm query_layernorm",
+    ),
     (
         "mlp",
         "",
@@ -51,7 +60,7 @@ const ROWS: &[Row] = &[
     ),
     (
         "mlp",
-        "apertus cohere cohere2 deepseek_v3 gemma3n glm glm4 glm4_moe glm4_moe_lite gpt_oss helium minicpm muse_glimmer phi3",
+        "apertus cohere cohere2 deepseek_v2 deepseek_v3 dots1 exaone_moe gemma3n glm glm4 glm4_moe glm4_moe_lite gpt_oss helium kimi_k25 minicpm muse_glimmer phi3 solar_open",
         "gate_proj up_proj experts router gate_up_proj down_proj act_fn switch_mlp gate shared_experts",
     ),
     (
@@ -59,12 +68,15 @@ const ROWS: &[Row] = &[
         "kimi_linear",
         "gate_proj up_proj down_proj gate switch_mlp e_score_correction_bias shared_experts",
     ),
+    ("mlp", "afmoe", "gate_proj down_proj up_proj router expert_bias experts shared_experts"),
+    ("mlp", "bailing_moe", "gate_proj down_proj up_proj switch_mlp gate shared_experts"),
     ("act_fn", "", "alpha_p alpha_n beta eps"),
     ("", "", "backbone model transformer lm_head output"),
     ("switch_mlp", "", "gate_proj up_proj down_proj fc1 fc2"),
-    ("gate", "", "proj weight e_score_correction_bias"),
+    ("gate", "", "proj gate_proj weight e_score_correction_bias expert_bias"),
     ("shared_experts", "", "gate_proj up_proj down_proj"),
-    ("shared_experts", "ernie4_5_moe", "gate_proj down_proj up_proj"),
+    ("shared_experts", "afmoe bailing_moe ernie4_5_moe", "gate_proj down_proj up_proj"),
+    ("feed_forward", "llama4", "gate_proj down_proj up_proj experts router shared_expert"),
     ("feed_forward", "internlm2", "w1 w2 w3"),
     ("feed_forward", "", "w1 w3 w2 gate_proj up_proj down_proj gate switch_mlp expert_bias"),
     ("mamba", "", "conv1d in_proj dt_bias A_log norm D out_proj"),

@@ -73,7 +73,8 @@ impl Precision<'_> {
     /// routers with biases of their own, and norms with a row for each head.
     fn is_no_linear(&self, path: &str) -> bool {
         let router = match self.family {
-            "deepseek_v3" | "glm4_moe" | "glm4_moe_lite" => "mlp.gate",
+            "deepseek_v2" | "deepseek_v3" | "dots1" | "exaone_moe" | "glm4_moe"
+            | "glm4_moe_lite" | "kimi_k25" | "solar_open" => "mlp.gate",
             "nemotron_h" => "mixer.gate",
             "cohere" => return path.ends_with("q_norm") || path.ends_with("k_norm"),
             "stablelm" => return path.ends_with("q_layernorm") || path.ends_with("k_layernorm"),
@@ -86,14 +87,22 @@ impl Precision<'_> {
     fn is_delicate(&self, path: &str) -> bool {
         let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
         match self.family {
-            "qwen3_moe" | "kimi_linear" => ends(&["mlp.gate"]),
+            "qwen3_moe" | "kimi_linear" | "mellum" => ends(&["mlp.gate"]),
             "qwen3_next" | "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
                 ends(&["mlp.gate", "shared_expert_gate"])
             }
-            "gemma4" | "gemma4_text" => ends(&["router.proj"]),
+            "afmoe" => ends(&["router.gate"]),
+            "bailing_moe" => ends(&["mlp.gate.gate_proj"]),
+            "gemma4" | "gemma4_text" | "gemma4_unified" => ends(&["router.proj"]),
             "lfm2_moe" => ends(&["feed_forward.gate"]),
             "granitemoehybrid" => ends(&["router.layer"]),
-            "granite" => path == "lm_head" || ends(&["self_attn.o_proj", "mlp.down_proj"]),
+            "granitemoe" | "granitemoeshared" | "granitemoe_swa" => {
+                path == "lm_head"
+                    || ends(&["router.layer", "sparse_moe.router", "self_attn.o_proj"])
+            }
+            "granite" | "granite_swa" => {
+                path == "lm_head" || ends(&["self_attn.o_proj", "mlp.down_proj"])
+            }
             "minimax" => ends(&["block_sparse_moe.gate"]),
             "laguna" => ends(&["mlp.gate.proj"]),
             "gpt_oss" => ends(&["router"]),
@@ -108,10 +117,11 @@ pub(super) fn keeps_type(family: &str, name: &str) -> bool {
     let is_bias = name.contains("e_score_correction_bias");
     match family {
         "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => name.ends_with("A_log"),
-        "deepseek_v3" | "glm4_moe" | "glm4_moe_lite" | "laguna" | "minimax" => is_bias,
+        "deepseek_v3" | "exaone_moe" | "glm4_moe" | "glm4_moe_lite" | "kimi_k25" | "laguna"
+        | "minimax" | "solar_open" => is_bias,
         "kimi_linear" => is_bias || name.ends_with("A_log") || name.ends_with("dt_bias"),
         "nemotron_h" => is_bias || name.contains("A_log"),
-        "lfm2_moe" => name.contains("expert_bias"),
+        "afmoe" | "bailing_moe" | "lfm2_moe" => name.contains("expert_bias"),
         _ => false,
     }
 }

@@ -16,6 +16,7 @@ const TOWERS: &[&str] = &[
     "vision_projection.",
     "vision_embedder.",
     "multi_modal_projector.",
+    "mm_projector.",
     "audio_tower.",
     "embed_audio.",
     "embed_vision.",

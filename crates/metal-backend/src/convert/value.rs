@@ -208,6 +208,20 @@ impl Value {
             .map(shape, move |array| ops::multiply(array, &Array::scalar(number as f32, dtype)?)))
     }
 
+    /// A matrix whose columns have the Euclidean length 1, in the tensor's own type.
+    ///
+    /// # Errors
+    /// Values that are no floats.
+    pub fn unit_columns(self) -> Result<Value> {
+        let (dtype, shape) = (self.float_type()?, self.shape.clone());
+        Ok(self.map(shape, move |array| {
+            let wide = ops::astype(array, Dtype::F32)?;
+            let lengths = ops::sqrt(&ops::sum(&ops::multiply(&wide, &wide)?, 0, true)?)?;
+            let lengths = ops::add(&lengths, &Array::scalar(1e-7, Dtype::F32)?)?;
+            ops::astype(&ops::divide(&wide, &lengths)?, dtype)
+        }))
+    }
+
     /// The type of its values.
     ///
     /// # Errors

@@ -39,6 +39,14 @@ const ONES: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
+/// That of DeepSeek V3, whose words may begin with a mark.
+const PUNCTUATED: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
+
+/// That of Ling, with one line end behind spaces.
+const BAILING: &[&str] = &[
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+];
+
 /// That of Qwen 3.5, whose words have their marks.
 const MARKED: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -55,7 +63,7 @@ const SEED: &[&str] = &[
 /// That of Laguna, line by line.
 const LINES: &[&str] = &[r"[^\n]+|[\n]+", ONES[0]];
 
-const CUTS: [Cut; 14] = [
+const CUTS: [Cut; 16] = [
     Cut {
         names: &["gpt-2", "gpt2", "phi-2", "olmo", "mpt", "exaone4", "trillion", "granite-docling"],
         ..PLAIN
@@ -88,6 +96,7 @@ const CUTS: [Cut; 14] = [
     Cut { names: &["kimi-k2"], patterns: KIMI, ..PLAIN },
     Cut { names: &["laguna"], patterns: LINES, ..PLAIN },
     Cut { names: &["seed-coder"], patterns: SEED, ..PLAIN },
+    Cut { names: &["bailingmoe", "bailingmoe2"], patterns: BAILING, ..PLAIN },
     Cut { names: &["deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"], patterns: ONES, ..PLAIN },
     Cut {
         names: &["gpt-4o", "llama4", "minimax-m2"],
@@ -105,12 +114,18 @@ const CUTS: [Cut; 14] = [
         ..PLAIN
     },
     Cut {
-        names: &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
+        names: &["afmoe"],
         patterns: &[
-            r"\p{N}{1,3}",
-            r"[一-龥぀-ゟ゠-ヿ]+",
-            r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+            // Threes from the end of a number.
+            r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+            r"[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+",
+            PUNCTUATED,
         ],
+        ..PLAIN
+    },
+    Cut {
+        names: &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
+        patterns: &[r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", PUNCTUATED],
         ..PLAIN
     },
 ];

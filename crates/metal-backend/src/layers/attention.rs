@@ -8,7 +8,7 @@ use super::observed::Scores;
 use super::planned::{for_plans, is_for_kernels};
 use super::{
     Fusion, HeadSizes, Linear, Observed, OutputGate, PositionScale, Positions, QkNorms, Qkv,
-    RmsNorm, Rope, Workspace,
+    RmsNorm, Rope, Sharing, Workspace,
 };
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::config::RopePairs;
@@ -34,22 +34,13 @@ pub(crate) struct AttentionConfig {
     pub clip: Option<f32>,
     /// How many positions a position sees, itself included; `None`: all before it.
     pub window: Option<i32>,
+    /// A position sees none before its own chunk, of so many positions as the window has.
+    pub in_chunks: bool,
     /// The positions of a picture see each other.
     pub sees_whole: bool,
     /// A position also sees those behind it: the layer embeds whole texts.
     pub sees_later: bool,
     pub sharing: Sharing,
-}
-
-/// The owner of the keys and values that a layer sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// Its own.
-    Own,
-    /// Its own, shared with later layers under this number.
-    Shares(usize),
-    /// The shared KV of an earlier layer, under this number.
-    Reuses(usize),
 }
 
 /// Attention with optional norms on queries and keys.
@@ -132,6 +123,10 @@ impl Attention {
         }
         let [q, k, v] = self.placed(&q, &k, &v, positions)?;
         let mut view = cache.update(&k, &v)?;
+        if let (true, Some(chunk)) = (self.config.in_chunks, self.config.window) {
+            let ([_, _, l, _], [_, _, n, _]) = (q.dims()?, view.keys.dims()?);
+            view.visible.within_chunks(chunk, positions.offsets(), [l, n]);
+        }
         if self.config.sees_whole {
             view.visible.spans = positions.spans().to_vec();
         }
@@ -295,7 +290,8 @@ impl Attention {
         let norms_come_first = !matches!(self.qk_norms, QkNorms::RotatedHeads { .. });
         let (q_norm, k_norm) = self.qk_norms.heads();
         let are_known = [q_norm, k_norm].into_iter().flatten().all(RmsNorm::is_of_heads);
-        self.position_scale.is_none() && self.has_halves() && norms_come_first && are_known
+        let is_plain = self.position_scale.is_none() && !self.config.in_chunks;
+        is_plain && self.has_halves() && norms_come_first && are_known
     }
 
     /// Returns true when values are rotated in halves, as kernels know it.
@@ -436,8 +432,8 @@ impl Attention {
     ) -> Result<Array> {
         let (k, v) = (&view.keys, &view.values);
         let has_one_type = k.dtype() == q.dtype() && v.dtype() == q.dtype();
-        let Visible { ref starts, ref ends, causal, window, ref spans } = view.visible;
-        let is_known = spans.is_empty() && ends.is_empty();
+        let Visible { ref starts, ref ends, causal, window, ref firsts, ref spans } = view.visible;
+        let is_known = spans.is_empty() && ends.is_empty() && firsts.is_empty();
         if self.kernels.is_ours_on_cpu() && has_one_type && is_known {
             let visible = cpu::Visible { starts, causal, window };
             let AttentionConfig { scale, softcap, .. } = self.config;

@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result};
 
-use super::{DenseAndMoe, Fusion, LatentMoe, Mlp, Moe, PlainMlp, Workspace};
+use super::{DenseAndMoe, Fusion, LatentMoe, Mlp, Moe, PlainMlp, ScaledMoe, Workspace};
 
 /// The second half of a block.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum FeedForward {
     DenseAndMoe(Box<DenseAndMoe>),
     /// A few of many, which see fewer values.
     Latent(Box<LatentMoe>),
+    /// One of many, which sees its input by its score.
+    Scaled(Box<ScaledMoe>),
     /// Nothing: the block is a token mixer alone.
     Nothing,
 }
@@ -45,6 +47,12 @@ impl From<LatentMoe> for FeedForward {
     }
 }
 
+impl From<ScaledMoe> for FeedForward {
+    fn from(moe: ScaledMoe) -> FeedForward {
+        FeedForward::Scaled(Box::new(moe))
+    }
+}
+
 impl From<DenseAndMoe> for FeedForward {
     fn from(both: DenseAndMoe) -> FeedForward {
         FeedForward::DenseAndMoe(Box::new(both))
@@ -60,6 +68,7 @@ impl FeedForward {
             FeedForward::Moe(moe) => moe.workspace(dtype),
             FeedForward::DenseAndMoe(both) => both.workspace(dtype),
             FeedForward::Latent(moe) => moe.workspace(dtype),
+            FeedForward::Scaled(moe) => moe.workspace(dtype),
             FeedForward::Nothing => Workspace::default(),
         }
     }
@@ -76,6 +85,9 @@ impl FeedForward {
             FeedForward::DenseAndMoe(both) => both.forward(x, fusion),
             FeedForward::Latent(latent) => {
                 fusion.epilogue(latent.moe.kernels, latent.forward(&fusion.prologue(x)?)?)
+            }
+            FeedForward::Scaled(scaled) => {
+                fusion.epilogue(scaled.moe.kernels, scaled.forward(&fusion.prologue(x)?)?)
             }
             FeedForward::Nothing => {
                 Err(mlx_ffi::Error::new("a block without a feed-forward network computed one"))

@@ -75,6 +75,14 @@ impl RmsNorm {
         Ok(RmsNorm { weight, ..self })
     }
 
+    /// This norm, each of whose results is divided by the one of `by`, `[size]` F32.
+    pub fn divided(self, by: &Array) -> Result<RmsNorm> {
+        let weight = ops::divide(&ops::astype(&self.weight, Dtype::F32)?, by)?;
+        let weight = ops::astype(&weight, self.weight.dtype())?;
+        weight.eval()?;
+        Ok(RmsNorm { weight, ..self })
+    }
+
     /// This norm, of the distances from the mean.
     pub fn around(self, around: Around) -> RmsNorm {
         RmsNorm { around, ..self }

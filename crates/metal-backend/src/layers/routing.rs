@@ -17,6 +17,12 @@ pub(crate) enum Routing {
     ScaledLogits(Array),
     /// The best scores, which a correction and groups may change for the choice alone.
     Scored(ScoredRouting),
+    /// The two most likely experts. Each has its probability among those that are not chosen yet
+    /// and whose logits are near its own (Phi MoE).
+    Near {
+        /// How far a logit may be below the best one, as a part of the larger of both.
+        distance: f32,
+    },
 }
 
 /// Routing by scores: experts are chosen by corrected scores and weighed by plain ones.
@@ -43,14 +49,33 @@ pub(crate) enum Score {
     CappedSigmoid(f32),
 }
 
-/// Groups of neighbouring experts, of which only the best are chosen from. A group is as good as
-/// its two best experts together.
+/// Groups of neighbouring experts, of which only the best are chosen from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExpertGroups {
     /// Groups that there are; each has two experts or more.
     pub count: i32,
     /// Groups that are chosen from.
     pub kept: i32,
+    pub by: GroupScore,
+}
+
+/// The score of a group of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupScore {
+    /// That of its best expert (DeepSeek V2).
+    Best,
+    /// The sum of those of its two best experts (DeepSeek V3).
+    BestTwo,
+}
+
+impl GroupScore {
+    /// Experts whose scores are summed.
+    fn experts(self) -> i32 {
+        match self {
+            GroupScore::Best => 1,
+            GroupScore::BestTwo => 2,
+        }
+    }
 }
 
 impl Routing {
@@ -74,6 +99,11 @@ impl Routing {
         match self {
             Routing::Probabilities => Some(plain(None, None)),
             Routing::Normalised | Routing::Logits => Some(plain(Some(0.0), None)),
+            // Kernels know groups by their two best experts.
+            Routing::Scored(ScoredRouting {
+                groups: Some(ExpertGroups { by: GroupScore::Best, .. }),
+                ..
+            }) => None,
             Routing::Scored(scored) => Some(cuda::Router {
                 score: match scored.score {
                     Score::Softmax => cuda::Score::Softmax,
@@ -86,10 +116,11 @@ impl Routing {
                 choices,
                 groups: scored
                     .groups
-                    .map(|ExpertGroups { count, kept }| cuda::Groups { count, kept }),
+                    .map(|ExpertGroups { count, kept, .. }| cuda::Groups { count, kept }),
                 scales: None,
             }),
             Routing::ScaledLogits(scales) => Some(plain(Some(0.0), Some(scales))),
+            Routing::Near { .. } => None,
         }
     }
 
@@ -118,6 +149,7 @@ impl Routing {
                 (indices, ops::divide(&weights, &ops::sum(&weights, -1, true)?)?)
             }
             Routing::Scored(scored) => scored.route(&exact()?, count)?,
+            Routing::Near { distance } => near(&exact()?, *distance)?,
         };
         Ok((indices, ops::astype(&weights, dtype)?))
     }
@@ -162,7 +194,8 @@ impl ExpertGroups {
         let [t, experts] = scores.dims()?;
         let size = experts / self.count;
         let grouped = ops::reshape(scores, &[t, self.count, size])?;
-        let best = ops::slice_axis(&ops::sort(&grouped, -1)?, -1, size - 2, size)?;
+        let first = size - self.by.experts();
+        let best = ops::slice_axis(&ops::sort(&grouped, -1)?, -1, first, size)?;
         let of_group = ops::sum(&best, -1, false)?;
         // The rank of each group, upwards.
         let order = ops::argsort(&of_group, -1)?;
@@ -183,6 +216,27 @@ fn best(choice: &Array, scores: &Array, count: i32) -> Result<(Indices, Array)> 
     let indices = order.slice_axis(-1, first, experts)?;
     let scores = ops::take_along_axis(scores, &indices, -1)?;
     Ok((indices, scores))
+}
+
+/// The two experts with the largest `logits`, `[t, experts]`, and their probabilities among those
+/// near them.
+fn near(logits: &Array, distance: f32) -> Result<(Indices, Array)> {
+    let [_, experts] = logits.dims()?;
+    let indices = ops::argsort(logits, -1)?.slice_axis(-1, experts - 2, experts)?;
+    let sorted = ops::sort(logits, -1)?;
+    // Of those up to the `last` one.
+    let share = |last: i32| -> Result<Array> {
+        let left = ops::slice_axis(&sorted, -1, 0, last)?;
+        let best = ops::slice_axis(&sorted, -1, last - 1, last)?;
+        let below = ops::subtract(&best, &left)?;
+        let part = ops::divide(&below, &ops::maximum(&ops::abs(&left)?, &best)?)?;
+        let is_far = ops::greater(&part, &Array::scalar(distance, Dtype::F32)?)?;
+        let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
+        let seen = ops::where_(&is_far, &lowest, &ops::negative(&below)?)?;
+        let all = ops::sum(&ops::exp(&seen)?, -1, true)?;
+        ops::divide(&Array::scalar(1.0, Dtype::F32)?, &all)
+    };
+    Ok((indices, ops::concatenate(&[&share(experts - 1)?, &share(experts)?], -1)?))
 }
 
 #[cfg(test)]
@@ -240,7 +294,7 @@ mod tests {
         let routing = Routing::Scored(ScoredRouting {
             score: Score::Sigmoid,
             correction: Some(correction),
-            groups: Some(ExpertGroups { count: 2, kept: 1 }),
+            groups: Some(ExpertGroups { count: 2, kept: 1, by: GroupScore::BestTwo }),
             normaliser: Some(1e-20),
             factor: 1.0,
         });
@@ -248,5 +302,33 @@ mod tests {
         assert_eq!(found.iter().map(|(expert, _)| *expert).collect::<Vec<_>>(), [3, 4, 5]);
         let sum: f32 = found.iter().map(|(_, weight)| weight).sum();
         assert!((sum - 1.0).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn an_expert_shares_with_those_near_it_that_are_not_chosen() {
+        let routing = Routing::Near { distance: 0.2 };
+        let found = chosen(&routing, &[1.9, 0.5, 2.0, 1.7], 2);
+        assert_eq!(found.iter().map(|(expert, _)| *expert).collect::<Vec<_>>(), [0, 2]);
+        let share = |best: f32, all: &[f32]| {
+            1.0 / all.iter().map(|logit| (logit - best).exp()).sum::<f32>()
+        };
+        assert!((found[1].1 - share(2.0, &[2.0, 1.9, 1.7])).abs() < 1e-6, "{found:?}");
+        assert!((found[0].1 - share(1.9, &[1.9, 1.7])).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn a_group_may_be_as_good_as_its_best_expert() {
+        let groups = |by| {
+            Routing::Scored(ScoredRouting {
+                score: Score::Sigmoid,
+                correction: None,
+                groups: Some(ExpertGroups { count: 2, kept: 1, by }),
+                normaliser: None,
+                factor: 1.0,
+            })
+        };
+        let logits = [3.0, -4.0, 1.0, 1.5];
+        let experts = |by| chosen(&groups(by), &logits, 1)[0].0;
+        assert_eq!([experts(GroupScore::Best), experts(GroupScore::BestTwo)], [0, 3]);
     }
 }

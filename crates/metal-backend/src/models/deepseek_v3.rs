@@ -1,4 +1,5 @@
-//! DeepSeek V3, V3.1 and R1: latent attention, and experts with corrected sigmoid scores in groups.
+//! DeepSeek V3, V3.1 and R1, and Kimi K2: latent attention, and experts with corrected sigmoid
+//! scores in groups.
 
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::Result;
@@ -9,13 +10,24 @@ use crate::weights::Weights;
 /// Builds the model under the names of `DeepseekV3ForCausalLM`; the layers that predict further
 /// tokens are left aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let defaults = [("first_k_dense_replace", 3), ("n_group", 8), ("topk_group", 4)];
-    let config = config.with_defaults(&defaults).with_default_number("routed_scaling_factor", 2.5);
-    build(&config, w)
+    build_at(config, w, &w.at("model"))
 }
 
-/// Builds the model that `config` states without defaults of one architecture.
-pub(super) fn build(config: &Config, w: &Weights) -> Result<Decoder> {
+/// Builds the model with its blocks under `model` and its output layer under `w`.
+pub(super) fn build_at(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
+    let defaults = [("first_k_dense_replace", 3), ("n_group", 8), ("topk_group", 4)];
+    let config = config.with_defaults(&defaults).with_default_number("routed_scaling_factor", 2.5);
+    build(&config, w, model, Mixture::read)
+}
+
+/// Builds the model that `config` states without defaults of one architecture. `mixture` reads its
+/// experts.
+pub(super) fn build(
+    config: &Config,
+    w: &Weights,
+    model: &Weights,
+    mixture: fn(&Config, i32) -> Result<Mixture>,
+) -> Result<Decoder> {
     let shape = Shape::read_latent(config)?;
     let rope = config.rope("full_attention", 10_000.0)?;
     let pairs = match config.opt_flag("rope_interleave")? {
@@ -27,9 +39,9 @@ pub(super) fn build(config: &Config, w: &Weights) -> Result<Decoder> {
         score_factor: config.yarn_score_factor()?,
         ..LatentParts::read(config)?
     };
-    let mixture = Mixture::read(config, shape.num_hidden_layers)?;
+    let mixture = mixture(config, shape.num_hidden_layers)?;
     w.leave_layers_from(shape.num_hidden_layers);
-    let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
+    let decoder = shape.decoder(config, w, model, |w, index| {
         let attention = shape.latent_attention(&w.at("self_attn"), &parts)?;
         shape.pre_norm_block(w, attention, mixture.feed_forward(&shape, &w.at("mlp"), index)?)
     })?;

@@ -4,32 +4,50 @@
 use crate::config::Config;
 use crate::error::Result;
 use crate::kernels::Activation;
-use crate::layers::Decoder;
+use crate::layers::{Attention, Decoder};
 use crate::shape::{AttentionParts, NormSpan, Shape, activation, windows};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `Exaone4ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let config = &config
-        .with_default_number("rms_norm_eps", 1e-5)
-        .with_defaults(&[("sliding_window", 4096), ("sliding_window_pattern", 4)]);
+    let config = &with_defaults(config);
     let shape = Shape::read(config)?;
-    let rope = config.rope("full_attention", 10_000.0)?;
     let act = activation(config, "hidden_act", Activation::Silu)?;
+    let attention = attention(config, &shape)?;
+    shape.decoder(config, w, &w.at("model"), |w, index| {
+        let mlp = shape.mlp(&w.at("mlp"), act, false)?;
+        shape.post_norm_block(w, attention(w, index)?, mlp)
+    })
+}
+
+/// The config with the defaults of transformers.
+pub(super) fn with_defaults(config: &Config) -> Config {
+    let config = config.with_default_number("rms_norm_eps", 1e-5);
+    config.with_defaults(&[("sliding_window", 4096), ("sliding_window_pattern", 4)])
+}
+
+/// How the attention of the layer under a cursor is built, by its index.
+///
+/// # Errors
+/// A key that is wrong.
+pub(super) fn attention(
+    config: &Config,
+    shape: &Shape,
+) -> Result<impl Fn(&Weights, usize) -> Result<Attention>> {
+    let rope = config.rope("full_attention", 10_000.0)?;
     let pattern = pattern(config)?;
     let window = config.opt_size("sliding_window")?;
     let windows = windows(config, shape.num_hidden_layers, window, |index| {
         pattern.get(index as usize % pattern.len().max(1)) == Some(&b'L')
     })?;
-    shape.decoder(config, w, &w.at("model"), |w, index| {
+    Ok(move |w: &Weights, index: usize| {
         let parts = AttentionParts {
             qk_norms: NormSpan::Head,
             window: windows[index],
             ..AttentionParts::PLAIN
         };
         let rope = (window.is_none() || windows[index].is_some()).then_some(&rope);
-        let attention = shape.attention(&w.at("self_attn"), rope, parts)?;
-        shape.post_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, false)?)
+        shape.attention(&w.at("self_attn"), rope, parts)
     })
 }
 

@@ -21,6 +21,28 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     Ok(Decoder { tower, ..build(&config, &head, &model)? })
 }
 
+/// Builds the language model of `Gemma4UnifiedForConditionalGeneration`; what sees and hears
+/// without a tower is left aside.
+pub(super) fn load_unified(config: &Config, w: &Weights) -> Result<Decoder> {
+    let Language { config, head, model } = Language::of_speech(config, w)?;
+    build(&of_unified(&config), &head, &model)
+}
+
+/// Builds `Gemma4UnifiedForCausalLM`, the language model by itself.
+pub(super) fn load_unified_text(config: &Config, w: &Weights) -> Result<Decoder> {
+    build(&of_unified(config), w, &w.at("model"))
+}
+
+/// The config with the defaults of transformers' `Gemma4UnifiedTextConfig`.
+fn of_unified(config: &Config) -> Config {
+    config.with_defaults(&[
+        // Layers have no inputs of their own.
+        ("hidden_size_per_layer_input", 0),
+        ("max_position_embeddings", 262_144),
+        ("sliding_window", 1024),
+    ])
+}
+
 /// Builds `Gemma4ForCausalLM`, the language model by itself.
 pub(super) fn load_text(config: &Config, w: &Weights) -> Result<Decoder> {
     build(config, w, &w.at("model"))

@@ -120,7 +120,12 @@ fn mamba(config: &Config, shape: &Shape) -> Result<(MambaSizes, MambaParts)> {
 
 /// The network under `w` whose `input_linear` has the gate's rows, then those of what it lets
 /// through.
-fn shared_mlp(shape: &Shape, w: &Weights, inner: i32, activation: Activation) -> Result<Mlp> {
+pub(super) fn shared_mlp(
+    shape: &Shape,
+    w: &Weights,
+    inner: i32,
+    activation: Activation,
+) -> Result<Mlp> {
     let both = inner.checked_mul(2).ok_or_else(|| {
         Error::model(format!("config.json: `shared_intermediate_size` {inner} is too large"))
     })?;

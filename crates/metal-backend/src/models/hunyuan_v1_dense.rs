@@ -3,25 +3,39 @@
 use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::Decoder;
+use crate::layers::{Attention, Decoder};
 use crate::shape::{AttentionParts, NormSpan, Shape, activation};
 use crate::weights::Weights;
 
 /// Builds the model under the names of `HunYuanDenseV1ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let config = &config.with_default_number("rms_norm_eps", 1e-5);
+    let shape = Shape::read(config)?;
+    let attention = attention(config, &shape)?;
+    let mlp_bias = config.opt_flag("mlp_bias")?.unwrap_or(false);
+    let act = activation(config, "hidden_act", Activation::Silu)?;
+    shape.decoder(config, w, &w.at("model"), |w, _| {
+        shape.pre_norm_block(w, attention(w)?, shape.mlp(&w.at("mlp"), act, mlp_bias)?)
+    })
+}
+
+/// How the attention of a layer under a cursor is built.
+///
+/// # Errors
+/// A key that is wrong; layers that share their keys and values.
+pub(super) fn attention(
+    config: &Config,
+    shape: &Shape,
+) -> Result<impl Fn(&Weights) -> Result<Attention>> {
     if config.opt_flag("use_cla")?.unwrap_or(false) {
         return Err(Error::model(
             "config.json: `use_cla` is true, but layers that share their keys and values are not supported",
         ));
     }
-    let config = &config.with_default_number("rms_norm_eps", 1e-5);
-    let shape = Shape::read(config)?;
     let rope = rope(config, shape.head_dim)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
-    let mlp_bias = config.opt_flag("mlp_bias")?.unwrap_or(false);
     let has_norms = config.opt_flag("use_qk_norm")?.unwrap_or(true);
-    let act = activation(config, "hidden_act", Activation::Silu)?;
-    shape.decoder(config, w, &w.at("model"), |w, _| {
+    Ok(move |w: &Weights| {
         let parts = AttentionParts {
             qkv_bias: bias,
             o_bias: bias,
@@ -29,8 +43,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             norm_names: ["query_layernorm", "key_layernorm"],
             ..AttentionParts::PLAIN
         };
-        let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
-        shape.pre_norm_block(w, attention, shape.mlp(&w.at("mlp"), act, mlp_bias)?)
+        shape.attention(&w.at("self_attn"), Some(&rope), parts)
     })
 }
 

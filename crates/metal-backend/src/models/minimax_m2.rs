@@ -1,8 +1,8 @@
 //! MiniMax M2: experts with corrected sigmoid scores, norms over all queries and all keys, and a
 //! part of each head rotated.
 
-use crate::config::{Config, RopeConfig};
-use crate::error::{Error, Result};
+use crate::config::Config;
+use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::{Decoder, Moe, Routing, Score, ScoredRouting};
 use crate::shape::{AttentionParts, ExpertNames, Experts, NormSpan, Shape, activation};
@@ -11,7 +11,7 @@ use crate::weights::Weights;
 /// Builds the model under the names of `MiniMaxM2ForCausalLM`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let shape = Shape::read(config)?;
-    let rope = rope(config, shape.head_dim)?;
+    let rope = config.rope_of_dims("rotary_dim", shape.head_dim, 5_000_000.0)?;
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let has_norms = config.opt_flag("use_qk_norm")?.unwrap_or(true);
     let experts = Experts::read(config, ["num_local_experts", "num_experts"])?;
@@ -45,17 +45,4 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         shape.pre_norm_block(w, attention, moe.into())
     })?;
     Ok(experts.widen(decoder, inner))
-}
-
-/// The encoding of the first `rotary_dim` values of each head, or of the part that the config
-/// states.
-fn rope(config: &Config, head_dim: i32) -> Result<RopeConfig> {
-    let rope = config.partial_rope("full_attention", 5_000_000.0)?;
-    let Some(dims) = config.opt_size("rotary_dim")? else { return Ok(rope) };
-    if dims > head_dim {
-        return Err(Error::model(format!(
-            "config.json: `rotary_dim` is {dims}, a head has {head_dim} values"
-        )));
-    }
-    Ok(RopeConfig { partial_rotary_factor: f64::from(dims) / f64::from(head_dim), ..rope })
 }

@@ -38,5 +38,5 @@ fn position_scale(config: &Config) -> Result<Option<PositionScale>> {
     let original = parameters.opt_size(ORIGINAL)?.ok_or_else(|| {
         Error::model(format!("config.json: `llama_4_scaling_beta` needs `{ORIGINAL}` beside it"))
     })?;
-    Ok(Some(PositionScale { beta, original }))
+    Ok(Some(PositionScale { beta, original, first: 0 }))
 }

@@ -2,11 +2,11 @@
 //! block, queries and keys of one length, and a gated attention; every fourth layer sees everything
 //! and no positions.
 
-use crate::config::{Config, RopeConfig};
-use crate::error::{Error, Result};
+use crate::config::Config;
+use crate::error::Result;
 use crate::kernels::Activation;
 use crate::layers::{Attention, Decoder, OutputGate, QkNorms};
-use crate::shape::{AttentionParts, Language, Norms, Shape, activation, windows};
+use crate::shape::{AttentionParts, Language, Norms, Shape, activation, layer_ropes, windows};
 use crate::weights::Weights;
 
 /// Builds the language model of `MuseGlimmerForConditionalGeneration`; the vision tower is left
@@ -22,7 +22,11 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let is_fourth = |index: i32| (layers - 1 - index) % 4 == 0;
     let window = config.opt_size("sliding_window")?;
     let windows = windows(&config, layers, window, |index| !is_fourth(index))?;
-    let ropes = ropes(&config, layers, is_fourth)?;
+    let rope = config.rope("full_attention", 500_000.0)?;
+    let ropes = match layer_ropes(&config, &rope, layers)? {
+        Some(ropes) => ropes,
+        None => (0..layers).map(|index| (!is_fourth(index)).then(|| rope.clone())).collect(),
+    };
     let act = activation(&config, "hidden_activation", Activation::Silu)?;
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let q_size = config.opt_positive("qk_scale_factor")?.unwrap_or(3.87) as f32;
@@ -61,33 +65,4 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         logit_softcap: softcap.map(|softcap| softcap as f32),
         ..decoder
     })
-}
-
-/// The encoding of each layer, where it sees positions: `layer_rope_theta` is 0 where it does not.
-fn ropes(
-    config: &Config,
-    layers: i32,
-    sees_none: impl Fn(i32) -> bool,
-) -> Result<Vec<Option<RopeConfig>>> {
-    const KEY: &str = "layer_rope_theta";
-    let rope = config.rope("full_attention", 500_000.0)?;
-    let Some(thetas) = config.get(KEY) else {
-        return Ok((0..layers).map(|index| (!sees_none(index)).then(|| rope.clone())).collect());
-    };
-    let wrong = || config.wrong(KEY, thetas, "for each layer 0 or a number above 1");
-    let list = thetas.as_array().ok_or_else(wrong)?;
-    if list.len() != layers as usize {
-        return Err(Error::model(format!(
-            "config.json: `{KEY}` has {} entries for {layers} layers",
-            list.len()
-        )));
-    }
-    let of_layer = |theta: &serde_json::Value| match theta.as_f64() {
-        Some(0.0) => Ok(None),
-        Some(theta) if theta > 1.0 && theta.is_finite() => {
-            Ok(Some(RopeConfig { theta, ..rope.clone() }))
-        }
-        _ => Err(wrong()),
-    };
-    list.iter().map(of_layer).collect()
 }

@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Block, Decoder, Ending, ExpertGroups, FeedForward, GateUp, LatentMoe, MambaSizes, Mixer, Mlp,
-    Moe, Residual, Routing, Score, ScoredRouting, SharedExpert,
+    Block, Decoder, Ending, ExpertGroups, FeedForward, GateUp, GroupScore, LatentMoe, MambaSizes,
+    Mixer, Mlp, Moe, Residual, Routing, Score, ScoredRouting, SharedExpert,
 };
 use crate::shape::{
     AttentionParts, Experts, MambaParts, NormPlace, Shape, check_mamba, step_limits,
@@ -197,7 +197,7 @@ impl Mixture {
             latent: config.opt_size("moe_latent_size")?,
             factor: config.opt_positive("routed_scaling_factor")?.unwrap_or(1.0) as f32,
             normalises: config.opt_flag("norm_topk_prob")?.unwrap_or(true),
-            groups: experts.groups(config)?,
+            groups: experts.groups(config, GroupScore::BestTwo)?,
         })
     }
 

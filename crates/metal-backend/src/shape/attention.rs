@@ -17,7 +17,7 @@ pub(crate) struct AttentionParts {
     pub qkv_bias: bool,
     /// `o_proj` has a bias.
     pub o_bias: bool,
-    /// Queries, keys and values come from `qkv_proj`.
+    /// Queries, keys and values come from one projection.
     pub fused_qkv: bool,
     /// Queries, keys and values come from this matrix. Its rows are, for each head of keys, those
     /// of the queries that see it, its own and its values'.
@@ -26,6 +26,8 @@ pub(crate) struct AttentionParts {
     pub qk_norms: NormSpan,
     /// The names of these norms.
     pub norm_names: [&'static str; 2],
+    /// The name of the projection to queries, keys and values, where it is one.
+    pub qkv_name: &'static str,
     /// The name of the output projection.
     pub o_name: &'static str,
     /// Each head has a logit in `sinks`.
@@ -38,6 +40,8 @@ pub(crate) struct AttentionParts {
     pub clip: Option<f64>,
     /// How many positions are seen.
     pub window: Option<i32>,
+    /// The window is a chunk, before which a position sees nothing.
+    pub in_chunks: bool,
     /// The positions of a picture see each other.
     pub sees_whole: bool,
     /// A position sees those behind it too.
@@ -90,12 +94,14 @@ impl AttentionParts {
         grouped_qkv: None,
         qk_norms: NormSpan::None,
         norm_names: ["q_norm", "k_norm"],
+        qkv_name: "qkv_proj",
         o_name: "o_proj",
         sinks: false,
         scale: None,
         softcap: None,
         clip: None,
         window: None,
+        in_chunks: false,
         sees_whole: false,
         sees_later: false,
         output_gate: false,
@@ -119,6 +125,7 @@ impl Shape {
             kv_count: self.num_key_value_heads,
             dim: self.head_dim,
             output_gate: parts.output_gate,
+            qkv_name: parts.qkv_name,
             o_name: parts.o_name,
         };
         // A norm over all heads needs all of them.
@@ -157,7 +164,7 @@ impl Shape {
                 Linears::Separate([q_proj, k_proj]) => Qkv::Keys { q_proj, k_proj },
             }
         } else if parts.fused_qkv {
-            let qkv_proj = w.linear("qkv_proj", hidden, q_dim + 2 * kv_dim, bias)?;
+            let qkv_proj = w.linear(parts.qkv_name, hidden, q_dim + 2 * kv_dim, bias)?;
             Qkv::Fused { qkv_proj, q_dim, kv_dim }
         } else if let Some(name) = parts.grouped_qkv {
             let qkv_proj = w.linear_in_order(name, hidden, &self.rows_by_kind(), bias)?;
@@ -225,6 +232,7 @@ impl Shape {
                 softcap: parts.softcap.map(|softcap| softcap as f32),
                 clip: parts.clip.map(|limit| limit as f32),
                 window: parts.window,
+                in_chunks: parts.in_chunks,
                 sees_whole: parts.sees_whole,
                 sees_later: parts.sees_later,
                 sharing: parts.sharing,

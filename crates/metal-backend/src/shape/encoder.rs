@@ -53,6 +53,7 @@ impl EncoderSizes {
                 softcap: None,
                 clip: None,
                 window: None,
+                in_chunks: false,
                 sees_whole: false,
                 sees_later: true,
                 sharing: Sharing::Own,

@@ -3,7 +3,7 @@
 use super::split::{InnerNames, inner_of_rank};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::{Decoder, ExpertGroups, ExpertLinear, GateUp};
+use crate::layers::{Decoder, ExpertGroups, ExpertLinear, GateUp, GroupScore};
 use crate::weights::Weights;
 
 /// The names of the projections of one expert, or of a dense network, in a checkpoint.
@@ -27,6 +27,8 @@ impl ExpertNames {
     /// As Gemma 4 has them.
     pub const GEMMA: ExpertNames =
         ExpertNames { converted: "experts.switch_glu", ..ExpertNames::PROJ };
+    /// As dense networks have them; mlx-lm converts them under their released module.
+    pub const STACKED: ExpertNames = ExpertNames { converted: "experts", ..ExpertNames::PROJ };
     /// As Mixtral has them.
     pub const NUMBERED: ExpertNames =
         ExpertNames { gate: "w1", up: "w3", down: "w2", converted: "switch_mlp" };
@@ -119,10 +121,10 @@ impl Experts {
         }
         let linear = |own, name, input, output| {
             let shape = [self.count, output, input];
-            if w.at("experts").is_empty() || !converted.is_empty() {
+            if w.at("experts").is_empty() || !converted.at(name).is_empty() {
                 converted.expert_linear(name, shape, false)
             } else {
-                w.each_expert_linear(own, name, shape)
+                w.each_expert_linear(own, &converted.at(name), shape)
             }
         };
         let gate_up = GateUp::Separate {
@@ -153,19 +155,20 @@ impl Experts {
                 let [linear] = w.fused_expert_linears(&fused, "switch_mlp", [name], shape)?;
                 return Ok(linear);
             }
+            let converted = w.at("switch_mlp");
             if w.at("experts").is_empty() {
-                return w.at("switch_mlp").expert_linear(name, shape, false);
+                return converted.expert_linear(name, shape, false);
             }
-            w.each_expert_linear(own, name, shape)
+            w.each_expert_linear(own, &converted.at(name), shape)
         };
         Ok((linear("up_proj", "fc1", hidden, inner)?, linear("down_proj", "fc2", inner, hidden)?))
     }
 
-    /// The groups that `config` states, where there are several.
+    /// The groups that `config` states, where there are several, with the score of each.
     ///
     /// # Errors
     /// Groups that do not divide the experts, or have too few of them.
-    pub fn groups(&self, config: &Config) -> Result<Option<ExpertGroups>> {
+    pub fn groups(&self, config: &Config, by: GroupScore) -> Result<Option<ExpertGroups>> {
         let count = config.opt_size("n_group")?.unwrap_or(1);
         let kept = config.opt_size("topk_group")?.unwrap_or(1);
         if count == 1 {
@@ -180,7 +183,7 @@ impl Experts {
                 self.count, self.per_token
             )));
         }
-        Ok(Some(ExpertGroups { count, kept }))
+        Ok(Some(ExpertGroups { count, kept, by }))
     }
 
     /// `decoder` with the width of what its experts, of `inner` values, compute at once.

@@ -1,6 +1,7 @@
-//! Which layers are of which kind: with attention or without, with a window or without.
+//! Which layers are of which kind: with attention or without, with a window or without, and how
+//! they see positions.
 
-use crate::config::Config;
+use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 
 /// The window of each layer: by `layer_types` where the config has them, else by `is_sliding`.
@@ -51,6 +52,36 @@ pub(crate) fn attention_layers(
         ))),
     };
     types.into_iter().map(is_attention).collect()
+}
+
+/// The encoding of each layer, where it sees positions: `rope` with the base that
+/// `layer_rope_theta` lists, or none for 0. `None`: the config has no such list.
+///
+/// # Errors
+/// A list of another length than the layers; a base that is none.
+pub(crate) fn layer_ropes(
+    config: &Config,
+    rope: &RopeConfig,
+    layers: i32,
+) -> Result<Option<Vec<Option<RopeConfig>>>> {
+    const KEY: &str = "layer_rope_theta";
+    let Some(thetas) = config.get(KEY) else { return Ok(None) };
+    let wrong = || config.wrong(KEY, thetas, "for each layer 0 or a number above 1");
+    let list = thetas.as_array().ok_or_else(wrong)?;
+    if list.len() != layers as usize {
+        return Err(Error::model(format!(
+            "config.json: `{KEY}` has {} entries for {layers} layers",
+            list.len()
+        )));
+    }
+    let of_layer = |theta: &serde_json::Value| match theta.as_f64() {
+        Some(0.0) => Ok(None),
+        Some(theta) if theta > 1.0 && theta.is_finite() => {
+            Ok(Some(RopeConfig { theta, ..rope.clone() }))
+        }
+        _ => Err(wrong()),
+    };
+    list.iter().map(of_layer).collect::<Result<_>>().map(Some)
 }
 
 /// Refuses `layer_types` of another number than the layers.

@@ -32,7 +32,9 @@ impl Language {
     /// As [`of`](Self::of).
     pub fn of_speech(config: &Config, w: &Weights) -> Result<Language> {
         leave_part(w, "audio tower", &["audio_tower.", "embed_audio."]);
-        Language::of(config, w, &["vision_tower.", "embed_vision.", "multi_modal_projector."])
+        let vision =
+            ["vision_tower.", "vision_embedder.", "embed_vision.", "multi_modal_projector."];
+        Language::of(config, w, &vision)
     }
 
     /// The language part. The tensors whose names begin with one of `vision`, after a `model.`, are

@@ -1,19 +1,25 @@
-//! Mixtures of experts with corrected sigmoid scores, as DeepSeek V3 has them.
+//! Mixtures of experts by their scores, as DeepSeek V2 and V3 have them.
 
 use super::{ExpertNames, Experts, Shape, activation};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Decoder, ExpertGroups, FeedForward, Moe, Routing, Score, ScoredRouting, SharedExpert,
+    Decoder, ExpertGroups, FeedForward, GroupScore, Moe, Routing, Score, ScoredRouting,
+    SharedExpert,
 };
 use crate::weights::Weights;
 
 /// The feed-forward networks of a model whose first layers are dense, and whose others have experts
-/// with corrected sigmoid scores, perhaps in groups, beside one that all positions pass.
+/// by their scores, perhaps corrected and in groups, beside one that all positions pass.
 #[derive(Debug)]
 pub(crate) struct Mixture {
     experts: Experts,
+    /// The names of the experts' projections.
+    names: ExpertNames,
+    score: Score,
+    /// The choice is by corrected scores.
+    is_corrected: bool,
     groups: Option<ExpertGroups>,
     /// The chosen scores are divided by their sum.
     normalises: bool,
@@ -39,15 +45,64 @@ impl Mixture {
                 return Err(config.wrong(key, &other.into(), &format!("`{known}`")));
             }
         }
+        Mixture::corrected(config, layers)
+    }
+
+    /// Reads `config` under the names of DeepSeek V3, whatever it calls the scores.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn corrected(config: &Config, layers: i32) -> Result<Mixture> {
         let experts = Experts::read(config, ["n_routed_experts", "num_experts"])?;
+        let groups = experts.groups(config, GroupScore::BestTwo)?;
+        Ok(Mixture { groups, ..Mixture::of(config, layers, experts)? })
+    }
+
+    /// Reads `config` under the names of DeepSeek V2, whose scores are probabilities that nothing
+    /// corrects.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_probabilities(config: &Config, layers: i32) -> Result<Mixture> {
+        const METHOD: &str = "topk_method";
+        const DIVIDED: &str = "norm_topk_prob";
+        if let Some(other) = config.opt_text("scoring_func")?.filter(|found| *found != "softmax") {
+            return Err(config.wrong("scoring_func", &other.into(), "`softmax`"));
+        }
+        // Reference implementations disagree about what it would do.
+        if config.opt_flag(DIVIDED)? == Some(true) {
+            return Err(config.wrong(DIVIDED, &true.into(), "false"));
+        }
+        let experts = Experts::read(config, ["n_routed_experts", "num_experts"])?;
+        let groups = match config.opt_text(METHOD)? {
+            None | Some("greedy") => None,
+            Some("group_limited_greedy") => experts.groups(config, GroupScore::Best)?,
+            Some(other) => {
+                return Err(config.wrong(METHOD, &other.into(), "greedy or group_limited_greedy"));
+            }
+        };
+        Ok(Mixture {
+            score: Score::Softmax,
+            is_corrected: false,
+            groups,
+            normalises: false,
+            ..Mixture::of(config, layers, experts)?
+        })
+    }
+
+    /// Corrected sigmoid scores of all `experts`.
+    fn of(config: &Config, layers: i32, experts: Experts) -> Result<Mixture> {
         let inner = config.size("moe_intermediate_size")?;
         let shared = config.opt_index("n_shared_experts")?.unwrap_or(1);
         let shared_inner = inner.checked_mul(shared).ok_or_else(|| {
             Error::model(format!("config.json: `n_shared_experts` {shared} is too large"))
         })?;
         Ok(Mixture {
-            groups: experts.groups(config)?,
             experts,
+            names: ExpertNames::PROJ,
+            score: Score::Sigmoid,
+            is_corrected: true,
+            groups: None,
             normalises: config.opt_flag("norm_topk_prob")?.unwrap_or(true),
             factor: config.opt_positive("routed_scaling_factor")?.unwrap_or(1.0) as f32,
             inner,
@@ -55,6 +110,11 @@ impl Mixture {
             sparse: sparse_layers(config, layers)?,
             activation: activation(config, "hidden_act", Activation::Silu)?,
         })
+    }
+
+    /// The mixture whose experts' projections are called `names`.
+    pub fn named(self, names: ExpertNames) -> Mixture {
+        Mixture { names, ..self }
     }
 
     /// The network of the layer `index` under `w`.
@@ -71,10 +131,11 @@ impl Mixture {
         // Kimi's experts are Mixtral's by name, and mlx-lm keeps their correction beside the
         // router.
         let names = match w.at("experts.0.w1").is_empty() {
-            true => ExpertNames::PROJ,
+            true => self.names,
             false => ExpertNames::NUMBERED,
         };
-        let correction = if w.has(CORRECTION) { w } else { &gate };
+        let holder = if w.has(CORRECTION) { w } else { &gate };
+        let correction = || holder.tensor_f32(CORRECTION, &[count]);
         let (gate_up, down_proj) = self.experts.linears(w, names, [hidden, self.inner])?;
         let shared = |inner| {
             let mlp = shape.mlp_of(&w.at("shared_experts"), inner, act, false)?;
@@ -82,8 +143,8 @@ impl Mixture {
         };
         Ok(FeedForward::from(Moe {
             routing: Routing::Scored(ScoredRouting {
-                score: Score::Sigmoid,
-                correction: Some(correction.tensor_f32(CORRECTION, &[count])?),
+                score: self.score,
+                correction: self.is_corrected.then(correction).transpose()?,
                 groups: self.groups,
                 normaliser: self.normalises.then_some(1e-20),
                 factor: self.factor,
@@ -103,7 +164,6 @@ impl Mixture {
         self.experts.widen_beside(decoder, self.inner, self.shared.unwrap_or(0))
     }
 }
-
 /// For each layer, whether it has experts: by `mlp_layer_types` where the config has them, else
 /// every `moe_layer_freq`-th one from `first_k_dense_replace` on.
 pub(crate) fn sparse_layers(config: &Config, layers: i32) -> Result<Vec<bool>> {

@@ -25,6 +25,8 @@ pub(super) struct Heads {
     pub dim: i32,
     /// A gate lies behind each head's queries.
     pub output_gate: bool,
+    /// The name of the projection to queries, keys and values, where it is one.
+    pub qkv_name: &'static str,
     /// The name of the output projection.
     pub o_name: &'static str,
 }
@@ -77,7 +79,7 @@ impl HeadShare {
             ("q_proj", Cut::row_range(q_dim * times, q.start * times..q.end * times)),
             ("k_proj", Cut::row_range(kv_dim, kv.clone())),
             ("v_proj", Cut::row_range(kv_dim, kv)),
-            ("qkv_proj", Cut::rows(q_dim + 2 * kv_dim, fused)),
+            (all.qkv_name, Cut::rows(q_dim + 2 * kv_dim, fused)),
             ("sinks", Cut::row_range(all.count, self.heads.clone())),
             (all.o_name, Cut::columns(q_dim, q)),
         ])

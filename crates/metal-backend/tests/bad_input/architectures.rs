@@ -278,3 +278,60 @@ fn lists_and_streams_of_gemma_3n_that_do_not_fit_are_refused() {
         refused(&checkpoint("gemma3n_text", &keys), &[key, expected]);
     }
 }
+
+#[test]
+fn what_mixtures_of_other_vendors_do_otherwise_is_refused() {
+    let experts = [
+        ("num_experts", json!(4)),
+        ("num_local_experts", json!(4)),
+        ("num_experts_per_tok", json!(2)),
+        ("moe_topk", json!(2)),
+        ("moe_intermediate_size", json!(8)),
+        ("n_routed_experts", json!(4)),
+    ];
+    for (model_type, key, value, expected) in [
+        ("olmoe", "clip_qkv", json!(8.0), "`clip_qkv` is 8.0, expected null"),
+        ("dots1", "scoring_func", json!("softmax"), "expected noaux_tc or sigmoid"),
+        ("afmoe", "score_func", json!("softmax"), "`score_func` is \"softmax\", expected sigmoid"),
+        ("afmoe", "n_group", json!(2), "experts have no groups"),
+        ("hunyuan_v1_moe", "moe_topk", json!([1, 2]), "one number for all layers"),
+        ("hunyuan_v1_moe", "use_cla", json!(true), "`use_cla` is true"),
+        ("bailing_moe", "score_function", json!("tanh"), "softmax or sigmoid"),
+        ("bailing_moe", "rotary_dim", json!(400), "`rotary_dim` is 400, a head has"),
+        ("cohere2_moe", "expert_selection_fn", json!("top"), "softmax or sigmoid"),
+        ("cohere2_moe", "shared_expert_combination_strategy", json!("max"), "sum or average"),
+        ("granitemoe_swa", "layer_rope_theta", json!([0, 0]), "has 2 entries for 1 layers"),
+        ("lfm3", "layer_types", json!(["mamba"]), "names `mamba`, known are conv"),
+        ("llama4_text", "num_experts_per_tok", json!(2), "`num_experts_per_tok` is 2, expected 1"),
+        ("llama4_text", "layer_types", json!(["sliding_attention"]), "chunked_attention"),
+        ("llama4_text", "no_rope_layers", json!([1, 1]), "has 2 entries for 1 layers"),
+        ("solar_open", "use_qk_norm", json!(true), "`use_qk_norm` is true, expected false"),
+    ] {
+        refused(&checkpoint(model_type, &experts).config(key, value), &[expected]);
+    }
+}
+
+#[test]
+fn scores_that_deepseek_v2_does_not_have_are_refused() {
+    let keys = [
+        ("kv_lora_rank", json!(4)),
+        ("qk_nope_head_dim", json!(4)),
+        ("qk_rope_head_dim", json!(4)),
+        ("v_head_dim", json!(4)),
+        ("num_key_value_heads", json!(2)),
+        ("n_routed_experts", json!(4)),
+        ("num_experts_per_tok", json!(2)),
+        ("moe_intermediate_size", json!(8)),
+        ("topk_method", json!("group_limited_greedy")),
+        ("n_group", json!(2)),
+        ("topk_group", json!(1)),
+    ];
+    for (key, value, expected) in [
+        ("scoring_func", json!("sigmoid"), "`scoring_func` is \"sigmoid\", expected `softmax`"),
+        ("topk_method", json!("noaux_tc"), "expected greedy or group_limited_greedy"),
+        ("norm_topk_prob", json!(true), "`norm_topk_prob` is true, expected false"),
+        ("n_group", json!(3), "`n_group` 3"),
+    ] {
+        refused(&checkpoint("deepseek_v2", &keys).config(key, value), &[expected]);
+    }
+}

@@ -1,6 +1,9 @@
 //! Checkpoints under the names and in the form that mlx-lm's converter gives them, in float32: the
 //! tokens of the released ones.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use inference_core::LoadOptions;
 use serde_json::Value as Json;
 
@@ -172,4 +175,95 @@ fn kimi_linear_under_the_converters_names_has_the_same_tokens() {
 /// Heads of the delta nets of a Kimi Linear.
 fn heads_of(config: &Json) -> usize {
     config["linear_attn_config"]["num_heads"].as_u64().expect("a size") as usize
+}
+
+/// The tensors of experts of a layer as mlx-lm puts them together: `experts.3.NAME` of all numbers
+/// become `INTO.NEW`, for the pairs (`NAME`, `NEW`).
+fn stacked(tensors: Vec<Tensor>, into: &str, names: &[(&str, &str)]) -> Vec<Tensor> {
+    let mut found: Vec<Tensor> = Vec::new();
+    let mut of_experts: BTreeMap<String, BTreeMap<usize, Tensor>> = BTreeMap::new();
+    for tensor in tensors {
+        let parts = tensor.name.split_once(".experts.").and_then(|(layer, rest)| {
+            let (number, own) = rest.strip_suffix(".weight")?.split_once('.')?;
+            let (_, new) = names.iter().find(|(known, _)| *known == own)?;
+            Some((format!("{layer}.{into}.{new}.weight"), number.parse().ok()?))
+        });
+        match parts {
+            Some((name, number)) => {
+                drop(of_experts.entry(name).or_default().insert(number, tensor))
+            }
+            None => found.push(tensor),
+        }
+    }
+    assert!(!of_experts.is_empty(), "no experts");
+    found.extend(of_experts.into_iter().map(|(name, experts)| Tensor {
+        name,
+        shape: [&[experts.len()], &experts[&0].shape[..]].concat(),
+        values: experts.into_values().flat_map(|expert| expert.values).collect(),
+    }));
+    found
+}
+
+const SAME: [(&str, &str); 3] =
+    [("gate_proj", "gate_proj"), ("up_proj", "up_proj"), ("down_proj", "down_proj")];
+
+#[test]
+fn mixtures_with_their_experts_put_together_have_the_same_tokens() {
+    for (name, into) in [
+        ("afmoe", "experts"),
+        ("bailing_moe", "switch_mlp"),
+        ("deepseek_v2", "switch_mlp"),
+        ("dots1", "experts"),
+        ("exaone_moe", "switch_mlp"),
+        ("mellum", "switch_mlp"),
+        ("olmoe", "switch_mlp"),
+        ("solar_open", "switch_mlp"),
+    ] {
+        let checkpoint = Checkpoint::new(name).with_all(|tensors| {
+            let mut tensors = stacked(tensors, into, &SAME);
+            if name == "bailing_moe" {
+                for tensor in &mut tensors {
+                    tensor.name =
+                        tensor.name.replace("mlp.gate.weight", "mlp.gate.gate_proj.weight");
+                }
+            }
+            tensors
+        });
+        has_the_tokens_of(name, &checkpoint);
+    }
+    let numbered = [("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")];
+    let checkpoint =
+        Checkpoint::new("phimoe").with_all(|tensors| stacked(tensors, "switch_mlp", &numbered));
+    has_the_tokens_of("phimoe", &checkpoint);
+}
+
+#[test]
+fn llama4_with_projections_of_experts_apart_has_the_same_tokens() {
+    let checkpoint = Checkpoint::new("llama4").with_tensors(|tensor| {
+        let of = |name: &str, rows: Range<usize>| {
+            let [experts, columns, all] = tensor.shape[..] else { panic!("{:?}", tensor.shape) };
+            let at = |expert: usize, row: usize| {
+                let first = expert * columns * all;
+                (0..columns).map(move |column| first + column * all + row)
+            };
+            let places = (0..experts).flat_map(|expert| {
+                rows.clone().flat_map(move |row| at(expert, row)).collect::<Vec<_>>()
+            });
+            Tensor {
+                name: tensor.name.replace("gate_up_proj", name).replace("down_proj", name)
+                    + ".weight",
+                shape: vec![experts, rows.len(), columns],
+                values: places.map(|place| tensor.values[place]).collect(),
+            }
+        };
+        let all = tensor.shape.last().copied().unwrap_or(0);
+        if tensor.name.ends_with("experts.gate_up_proj") {
+            return vec![of("gate_proj", 0..all / 2), of("up_proj", all / 2..all)];
+        }
+        if tensor.name.ends_with("experts.down_proj") {
+            return vec![of("down_proj", 0..all)];
+        }
+        vec![tensor]
+    });
+    has_the_tokens_of("llama4", &checkpoint);
 }

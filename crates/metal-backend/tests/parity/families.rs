@@ -249,6 +249,121 @@ fn gemma3n_agrees_in_all() {
     agrees_in_all("gemma3n");
 }
 
+#[test]
+fn afmoe_agrees_in_all() {
+    agrees_in_all("afmoe");
+}
+
+#[test]
+fn bailing_moe_agrees_in_all() {
+    agrees_in_all("bailing_moe");
+}
+
+#[test]
+fn bailing_moe_of_the_first_generation_agrees_in_all() {
+    agrees_in_all("bailing_moe_v1");
+}
+
+#[test]
+fn cohere2_moe_agrees_in_all() {
+    agrees_in_all("cohere2_moe");
+}
+
+#[test]
+fn cohere2_moe_with_summed_experts_agrees_in_all() {
+    agrees_in_all("cohere2_moe_summed");
+}
+
+#[test]
+fn deepseek_v2_agrees_in_all() {
+    agrees_in_all("deepseek_v2");
+}
+
+#[test]
+fn deepseek_v2_without_groups_agrees_in_all() {
+    agrees_in_all("deepseek_v2_lite");
+}
+
+#[test]
+fn dots1_agrees_in_all() {
+    agrees_in_all("dots1");
+}
+
+#[test]
+fn exaone_moe_agrees_in_all() {
+    agrees_in_all("exaone_moe");
+}
+
+#[test]
+fn gemma4_unified_agrees_in_all() {
+    agrees_in_all("gemma4_unified");
+}
+
+#[test]
+fn granite_swa_agrees_in_all() {
+    agrees_in_all("granite_swa");
+}
+
+#[test]
+fn granitemoe_agrees_in_all() {
+    agrees_in_all("granitemoe");
+}
+
+#[test]
+fn granitemoe_swa_agrees_in_all() {
+    agrees_in_all("granitemoe_swa");
+}
+
+#[test]
+fn granitemoeshared_agrees_in_all() {
+    agrees_in_all("granitemoeshared");
+}
+
+#[test]
+fn hunyuan_v1_moe_agrees_in_all() {
+    agrees_in_all("hunyuan_v1_moe");
+}
+
+#[test]
+fn kimi_k25_agrees_in_all() {
+    agrees_in_all("kimi_k25");
+}
+
+#[test]
+fn lfm3_agrees_in_all() {
+    agrees_in_all("lfm3");
+}
+
+#[test]
+fn llama4_agrees_in_all() {
+    agrees_in_all("llama4");
+}
+
+#[test]
+fn llama4_text_agrees_in_all() {
+    agrees_in_all("llama4_text");
+}
+
+#[test]
+fn mellum_agrees_in_all() {
+    agrees_in_all("mellum");
+}
+
+#[test]
+fn olmoe_agrees_in_all() {
+    agrees_in_all("olmoe");
+}
+
+#[test]
+fn phimoe_agrees_in_all() {
+    agrees_in_all("phimoe");
+}
+
+#[test]
+fn solar_open_agrees_in_all() {
+    agrees_in_all("solar_open");
+}
+
 /// The checkpoint leads to the tokens of `golden`.
 pub fn speaks_as(golden: &str, checkpoint: &Checkpoint) {
     let model = checkpoint.load(LoadOptions::default());
@@ -260,8 +375,20 @@ pub fn speaks_as(golden: &str, checkpoint: &Checkpoint) {
 
 #[test]
 fn a_language_model_by_itself_is_the_language_part_of_the_whole() {
-    for name in ["qwen3_5", "qwen3_5_moe", "gemma4", "gemma4_e", "gemma3n"] {
+    for name in ["qwen3_5", "qwen3_5_moe", "gemma4", "gemma4_e", "gemma4_unified", "gemma3n"] {
         speaks_as(name, &Checkpoint::new(&format!("{name}_text")));
+    }
+}
+
+#[test]
+fn other_names_of_an_architecture_are_the_same_model() {
+    for (alias, name) in [
+        ("iquestcoder", "llama"),
+        ("joyai_llm_flash", "deepseek_v3"),
+        ("kimi_k2", "deepseek_v3"),
+        ("xverse", "llama"),
+    ] {
+        speaks_as(name, &Checkpoint::new(alias));
     }
 }
 
@@ -298,6 +425,9 @@ fn what_sees_and_hears_is_named_as_left_aside() {
         ("gemma4", vec![]),
         ("qwen3_vl", vec![]),
         ("gemma3n", vec!["audio tower", "vision tower"]),
+        ("gemma4_unified", vec!["audio tower", "vision tower"]),
+        ("kimi_k25", vec!["vision tower"]),
+        ("llama4", vec!["vision tower"]),
         ("gemma4_text", vec![]),
     ] {
         let (info, _) = Checkpoint::new(name).describe(LoadOptions::default());

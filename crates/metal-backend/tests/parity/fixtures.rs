@@ -25,6 +25,14 @@ pub fn json(path: &str) -> Json {
     serde_json::from_str(&text).expect("the fixture is JSON")
 }
 
+/// Names of architectures that are others under a name of their own.
+const ALIASES: [(&str, &str); 4] = [
+    ("iquestcoder", "llama"),
+    ("joyai_llm_flash", "deepseek_v3"),
+    ("kimi_k2", "deepseek_v3"),
+    ("xverse", "llama"),
+];
+
 /// A model folder: the weights and config of `models/<name>` with the tokenizer that belongs to it.
 pub struct Checkpoint {
     folder: TempDir,
@@ -32,6 +40,12 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn new(name: &str) -> Checkpoint {
+        if let Some((_, own)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
+            let checkpoint = Checkpoint::new(own);
+            let mut config = checkpoint.config();
+            config["model_type"] = name.into();
+            return checkpoint.with_config(&config);
+        }
         let whole = name.strip_suffix("_text");
         if let Some(whole) = whole.filter(|_| !root().join(format!("models/{name}")).exists()) {
             return Checkpoint::new(whole).bare();
@@ -89,6 +103,27 @@ impl Checkpoint {
     /// Replaces each tensor by those that `change` makes of it, in F32.
     pub fn with_tensors(self, change: impl Fn(Tensor) -> Vec<Tensor>) -> Checkpoint {
         self.with_bytes(|tensor| change(tensor).into_iter().map(Tensor::in_f32).collect())
+    }
+
+    /// Replaces all tensors by those that `change` makes of them, in F32.
+    pub fn with_all(self, change: impl FnOnce(Vec<Tensor>) -> Vec<Tensor>) -> Checkpoint {
+        let path = self.folder.path().join("model.safetensors");
+        let file = fs::read(&path).expect("the weights are there");
+        let tensors = SafeTensors::deserialize(&file).expect("weights");
+        let tensors = tensors.iter().map(|(name, tensor)| Tensor {
+            name: name.to_owned(),
+            shape: tensor.shape().to_vec(),
+            values: floats(&tensor),
+        });
+        let written: Vec<Bytes> =
+            change(tensors.collect()).into_iter().map(Tensor::in_f32).collect();
+        let views = written.iter().map(|Bytes { name, dtype, shape, bytes }| {
+            let view = TensorView::new(*dtype, shape.clone(), bytes);
+            (name, view.expect("values of the shape"))
+        });
+        let bytes = safetensors::serialize(views, None).expect("weights");
+        fs::write(path, bytes).expect("the folder takes the file");
+        self
     }
 
     /// Replaces each tensor by those that `change` makes of it, in types of their own.

@@ -279,7 +279,11 @@ fn models_with_windows_have_them_too() {
 #[test]
 fn mixtures_have_them_too() {
     compute_what_one_computes("qwen3_moe", &[2, 3]);
-    compute_what_one_computes("mixtral", &[2]);
+    for name in
+        ["mixtral", "dots1", "bailing_moe", "bailing_moe_v1", "granitemoe_swa", "llama4_text"]
+    {
+        compute_what_one_computes(name, &[2]);
+    }
 }
 
 #[test]
@@ -383,7 +387,7 @@ fn packed_caches_of_ranks_have_the_tokens_of_one() {
 
 #[test]
 fn latent_attention_of_ranks_has_some_heads_each() {
-    for name in ["deepseek_v3", "glm4_moe_lite", "kimi_linear"] {
+    for name in ["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_linear"] {
         compute_what_one_computes(name, &[2]);
     }
 }

@@ -50,6 +50,18 @@ pub(super) fn grouped_experts(
     normalises: bool,
 ) -> Result<()> {
     expect_sigmoid(metadata)?;
+    numbers_of_experts(metadata, config, normalises)
+}
+
+/// A mixture of experts in groups as [`grouped_experts`] has it, whatever its scores are.
+///
+/// # Errors
+/// Metadata that is missing or wrong.
+pub(super) fn numbers_of_experts(
+    metadata: &Metadata<'_>,
+    config: &mut Config,
+    normalises: bool,
+) -> Result<()> {
     copy_numbers(
         metadata,
         config,

@@ -1,9 +1,11 @@
-//! Latent attention: DeepSeek V3 and GLM 4.7 Flash, and Kimi Linear, which has it beside gated
+//! Latent attention: DeepSeek V2 and V3, GLM 4.7 Flash, and Kimi Linear, which has it beside gated
 //! delta nets.
 
 use serde_json::json;
 
-use super::building::{SHARED_EXPERTS, copy_numbers, decays, grouped_experts, scaling};
+use super::building::{
+    SHARED_EXPERTS, copy_numbers, decays, grouped_experts, numbers_of_experts, scaling,
+};
 use crate::error::Result;
 use crate::gguf::metadata::{Config, Family, Metadata, Modules, PLAIN};
 
@@ -87,7 +89,18 @@ pub(super) const FAMILIES: [Family; 2] = [
 ];
 
 fn deepseek(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    latent(metadata, config, false)?;
+    const SOFTMAX: u64 = 1;
+    if metadata.number("expert_gating_func")? == Some(SOFTMAX) {
+        // DeepSeek V2, whose groups are as good as their best expert.
+        let groups = metadata.number("expert_group_count")?.unwrap_or(1);
+        let method = if groups > 1 { "group_limited_greedy" } else { "greedy" };
+        config.insert("model_type".into(), json!("deepseek_v2"));
+        config.insert("topk_method".into(), json!(method));
+        numbers_of_experts(metadata, config, false)?;
+    } else {
+        grouped_experts(metadata, config, false)?;
+    }
+    latent(metadata, config)?;
     let rank = metadata.number("attention.q_lora_rank")?.filter(|rank| *rank > 0);
     config.insert("q_lora_rank".into(), json!(rank));
     if let Some(multiplier) = metadata.float("rope.scaling.yarn_log_multiplier")?
@@ -102,9 +115,8 @@ fn deepseek(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Latent attention, and a mixture of experts behind the first layers.
-fn latent(metadata: &Metadata<'_>, config: &mut Config, normalises: bool) -> Result<()> {
-    grouped_experts(metadata, config, normalises)?;
+/// Latent attention.
+fn latent(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
     copy_numbers(
         metadata,
         config,
@@ -130,7 +142,8 @@ fn latent(metadata: &Metadata<'_>, config: &mut Config, normalises: bool) -> Res
 }
 
 fn kimi(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
-    latent(metadata, config, true)?;
+    grouped_experts(metadata, config, true)?;
+    latent(metadata, config)?;
     let heads = metadata.required("attention.head_count")?;
     let attention = metadata.of_layers("attention.head_count_kv")?;
     let layers = |has: bool| {

@@ -10,12 +10,13 @@ mod llama;
 mod mamba;
 mod mixtures;
 mod qwen;
+mod sparse;
 
 use super::metadata::Family;
 use super::reader::{Header, Value, shown};
 use crate::error::{Error, Result};
 
-const FAMILIES: [&[Family]; 9] = [
+const FAMILIES: [&[Family]; 10] = [
     &llama::FAMILIES,
     &dense::FAMILIES,
     &qwen::FAMILIES,
@@ -25,6 +26,7 @@ const FAMILIES: [&[Family]; 9] = [
     &lfm2::FAMILIES,
     &mamba::FAMILIES,
     &mixtures::FAMILIES,
+    &sparse::FAMILIES,
 ];
 
 /// The architecture of a file.

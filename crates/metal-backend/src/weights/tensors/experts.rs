@@ -22,19 +22,18 @@ impl Weights {
     }
 
     /// The projections of experts with a number and a tensor each, `experts.0.own.weight` and so
-    /// on, put together. An adapter has them as `switch_mlp.name`: mlx-lm calls them so then.
+    /// on, put together. An adapter has them under `all`: mlx-lm calls them so then.
     ///
     /// # Errors
     /// As [`expert_linear`](Self::expert_linear).
     pub fn each_expert_linear(
         &self,
         own: &str,
-        name: &str,
+        all: &Weights,
         shape: [i32; 3],
     ) -> Result<ExpertLinear> {
         let [experts, output, input] = shape;
         let module = |expert: i32| self.at(&format!("experts.{expert}.{own}"));
-        let all = self.at("switch_mlp").at(name);
         let matrix = if module(0).has("scales") {
             let packed = |expert: i32| module(expert).packed(&[output, input]);
             Matrix::Quantized(all.stacked((0..experts).map(packed).collect::<Result<_>>()?)?)

@@ -1,11 +1,11 @@
 //! The embeddings of a vocabulary and its output layer, of which each rank has the rows of some
 //! ids.
 
-use mlx_ffi::Array;
+use mlx_ffi::{Array, Dtype, ops};
 
 use super::Weights;
 use super::lora::of_rank;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, Lora, OwnIds, OwnLogits, SplitLogits};
 use crate::weights::Cut;
 use crate::weights::cut::share_of_vocabulary;
@@ -57,6 +57,40 @@ impl Weights {
     pub fn output_bias(&self, name: &'static str, vocab_size: i32) -> Result<Array> {
         let (of_rank, rows) = self.with_own_ids(name, vocab_size);
         of_rank.at(name).tensor("bias", &[rows])
+    }
+
+    /// The Euclidean length of each column of the output layer `name`, `[hidden_size]` F32,
+    /// whatever a rank has of it; `None`: it is packed, or no values are asked for.
+    ///
+    /// # Errors
+    /// A matrix that is missing or does not fit.
+    pub fn column_lengths(
+        &self,
+        name: &str,
+        [hidden_size, vocab_size]: [i32; 2],
+    ) -> Result<Option<Array>> {
+        let w = self.cut(Vec::new()).at(name);
+        if w.has("scales") {
+            return Ok(None);
+        }
+        let header = w.header("weight", &[vocab_size, hidden_size], Dtype::Bf16)?;
+        if self.describes() {
+            return Ok(None);
+        }
+        if self.is_random() {
+            return Ok(Some(Array::from_f32(&vec![1.0; hidden_size as usize], &[hidden_size])?));
+        }
+        if header.is_fp8 {
+            return Err(Error::model(format!(
+                "tensor `{}weight` has floats of 8 bits, expected 16 or 32: its columns are measured",
+                w.prefix()
+            )));
+        }
+        let matrix = ops::astype(&self.shared.files.read_tensor(&header)?, Dtype::F32)?;
+        let lengths = ops::sqrt(&ops::sum(&ops::multiply(&matrix, &matrix)?, 0, false)?)?;
+        let lengths = ops::add(&lengths, &Array::scalar(1e-7, Dtype::F32)?)?;
+        lengths.eval()?;
+        Ok(Some(lengths))
     }
 
     /// The cursor whose module `name` has this rank's ids alone, and how many these are.
