@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use crate::repository::{root, target_folder};
 use environment::{Environment, Prepared, Script};
 use server::Server;
+pub use server::program;
 
 /// The key that the second server demands.
 const KEY: &str = "a-key-of-the-clients-test";
@@ -52,7 +53,7 @@ pub fn run(names: &[String]) -> Result<()> {
     clients.retain(|client| names.is_empty() || names.contains(&client.name));
 
     let target = target_folder()?;
-    let program = server::program(&target)?;
+    let program = program(&target)?;
     eprintln!("the server is {}", program.display());
     let mut servers = vec![Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
     let urls = [servers[0].url.clone(), servers[1].url.clone()];

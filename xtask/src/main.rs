@@ -12,6 +12,7 @@ mod link_costs;
 mod manifest;
 mod modules;
 mod pictures;
+mod real_models;
 mod repository;
 mod tidy;
 
@@ -40,6 +41,8 @@ usage: cargo xtask COMMAND
       what links between ranks cost a token, on paper: the table of docs/distributed.md, or a link's own
   modules
       draws the modules of each crate: docs/design/modules
+  real-models
+      holds published checkpoints to what the references compute; they go below target/real-models (350 MB)
   tidy
       checks the rules of the house that a program can check";
 
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Some("kernels") => kernels::run(&args),
         Some("link-costs") => link_costs::run(&args),
         Some("modules") => pictures::run(repository::root()),
+        Some("real-models") => real_models::run(&args),
         Some("tidy") => tidy::run(repository::root()),
         Some("help" | "--help" | "-h") => {
             eprintln!("{USAGE}");

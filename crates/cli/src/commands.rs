@@ -24,6 +24,7 @@ mod serve;
 mod served;
 mod service;
 mod setup;
+#[cfg(feature = "speech")]
 mod transcribe;
 mod version;
 mod warm;
@@ -99,5 +100,16 @@ fn follows(command: &Command) -> Result<bool> {
         (Some(_), Some(name)) => Err(Failure::Usage(format!(
             "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve`, `bench` and `doctor --links` do"
         ))),
+    }
+}
+
+#[cfg(not(feature = "speech"))]
+mod transcribe {
+    use crate::args::TranscribeArgs;
+    use crate::failure::{Failure, Result};
+
+    /// Refuses the command, which this build leaves out.
+    pub fn run(_: &TranscribeArgs) -> Result<()> {
+        Err(Failure::Other("this program was built without the feature `speech`".into()))
     }
 }

@@ -1,6 +1,10 @@
 //! The command line program `ml`: text from language models, at the terminal.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "speech"),
+    allow(dead_code, unused_imports, reason = "parts of the command that is left out")
+)]
 
 mod answer;
 mod args;

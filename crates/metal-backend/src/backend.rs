@@ -14,14 +14,17 @@ use mlx_ffi::{Device, memory};
 
 use crate::config::Config;
 use crate::convert::{self, QuantiseOptions, Quantised};
+#[cfg(feature = "embeddings")]
 use crate::embeddings::MlxEmbeddingModel;
 use crate::engine::default_slots;
 use crate::files::ModelFiles;
 use crate::gguf::Groups;
+#[cfg(feature = "images")]
 use crate::images::MlxImageModel;
 use crate::kernels::{Kernels, Settings};
 use crate::load::EngineOptions;
 use crate::model::MlxModel;
+#[cfg(feature = "speech")]
 use crate::speech::MlxTranscriptionModel;
 use crate::{load, models};
 
@@ -85,6 +88,7 @@ impl Backend for MlxBackend {
         Ok(Box::new(MlxModel::load(engine_options(files, self.device, options)?)?))
     }
 
+    #[cfg(feature = "images")]
     fn load_image_model(
         &self,
         path: &Path,
@@ -96,6 +100,7 @@ impl Backend for MlxBackend {
         Ok(Box::new(MlxImageModel::load(path, options, self.device, kernels)?))
     }
 
+    #[cfg(feature = "embeddings")]
     fn load_embedding_model(
         &self,
         path: &Path,
@@ -107,6 +112,7 @@ impl Backend for MlxBackend {
         Ok(Box::new(MlxEmbeddingModel::load(path, options, self.device, kernels)?))
     }
 
+    #[cfg(feature = "speech")]
     fn load_transcription_model(
         &self,
         path: &Path,
@@ -116,6 +122,15 @@ impl Backend for MlxBackend {
         options.validate()?;
         let kernels = kernels(self.device)?;
         Ok(Box::new(MlxTranscriptionModel::load(path, options, self.device, kernels)?))
+    }
+}
+
+/// The refusal of a kind of model that this build leaves out.
+#[cfg(not(all(feature = "embeddings", feature = "images", feature = "speech")))]
+fn left_out(feature: &str) -> Error {
+    Error::Unsupported {
+        what: format!("a model of the kind `{feature}`"),
+        reason: format!("this program was built without the feature `{feature}`"),
     }
 }
 
@@ -228,10 +243,20 @@ pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabi
 ///
 /// # Errors
 /// As [`Backend::load_image_model`].
+#[cfg(feature = "images")]
 pub fn describe_image_model(path: &Path, options: &ImageLoadOptions) -> Result<ImageModelInfo> {
     options.validate()?;
     let device = device(options.backend.as_deref())?;
     MlxImageModel::describe(path, options, device, kernels(device)?)
+}
+
+/// Refuses to describe a model of a kind that this build leaves out.
+///
+/// # Errors
+/// Always, by the name of the feature.
+#[cfg(not(feature = "images"))]
+pub fn describe_image_model(_: &Path, _: &ImageLoadOptions) -> Result<ImageModelInfo> {
+    Err(left_out("images"))
 }
 
 /// Quantises the checkpoint in the folder `source` into the new folder `target`, a tensor at a
@@ -268,6 +293,7 @@ pub fn is_embedding_model(path: &Path) -> bool {
 ///
 /// # Errors
 /// As [`Backend::load_embedding_model`].
+#[cfg(feature = "embeddings")]
 pub fn describe_embedding_model(
     path: &Path,
     options: &EmbeddingLoadOptions,
@@ -275,6 +301,15 @@ pub fn describe_embedding_model(
     options.validate()?;
     let device = device(options.backend.as_deref())?;
     MlxEmbeddingModel::describe(path, options, device, kernels(device)?)
+}
+
+/// Refuses to describe a model of a kind that this build leaves out.
+///
+/// # Errors
+/// Always, by the name of the feature.
+#[cfg(not(feature = "embeddings"))]
+pub fn describe_embedding_model(_: &Path, _: &EmbeddingLoadOptions) -> Result<EmbeddingModelInfo> {
+    Err(left_out("embeddings"))
 }
 
 /// Returns true when the folder at `path` holds a model that transcribes speech, by the
@@ -291,6 +326,7 @@ pub fn is_transcription_model(path: &Path) -> bool {
 ///
 /// # Errors
 /// As [`Backend::load_transcription_model`].
+#[cfg(feature = "speech")]
 pub fn describe_transcription_model(
     path: &Path,
     options: &TranscriptionLoadOptions,
@@ -298,6 +334,18 @@ pub fn describe_transcription_model(
     options.validate()?;
     let device = device(options.backend.as_deref())?;
     MlxTranscriptionModel::describe(path, options, device, kernels(device)?)
+}
+
+/// Refuses to describe a model of a kind that this build leaves out.
+///
+/// # Errors
+/// Always, by the name of the feature.
+#[cfg(not(feature = "speech"))]
+pub fn describe_transcription_model(
+    _: &Path,
+    _: &TranscriptionLoadOptions,
+) -> Result<TranscriptionModelInfo> {
+    Err(left_out("speech"))
 }
 
 /// [`describe`] for a model that lies in the program itself.

@@ -19,16 +19,22 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "embeddings", feature = "images", feature = "speech")),
+    allow(dead_code, unused_imports, reason = "parts of the kinds of models that are left out")
+)]
 
 mod backend;
 mod cache;
 mod config;
 mod convert;
+#[cfg(feature = "embeddings")]
 mod embeddings;
 mod engine;
 mod error;
 mod files;
 mod gguf;
+#[cfg(feature = "images")]
 mod images;
 mod kernels;
 mod layers;
@@ -42,6 +48,7 @@ mod sampling;
 mod shape;
 mod sight;
 mod special_tokens;
+#[cfg(feature = "speech")]
 mod speech;
 mod weights;
 

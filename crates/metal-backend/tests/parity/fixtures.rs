@@ -12,7 +12,8 @@ use safetensors::tensor::TensorView;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::seeded;
+#[path = "seeded.rs"]
+mod seeded;
 
 /// The folder of the fixtures.
 pub fn root() -> PathBuf {

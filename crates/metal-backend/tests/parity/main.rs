@@ -25,7 +25,7 @@ mod pipeline;
 mod prompt_logprobs;
 mod quantised;
 mod ranks;
+mod real;
 mod released;
 mod rounded;
 mod sampling;
-mod seeded;

@@ -10,7 +10,7 @@ use safetensors::tensor::TensorView;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use crate::fixtures::Bytes;
+use super::Bytes;
 
 /// Writes `model.safetensors` beside the `weights.json` of `folder`.
 pub fn write(folder: &Path) {
