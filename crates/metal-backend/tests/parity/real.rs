@@ -48,6 +48,7 @@ fn distance(model: &dyn TextModel, case: &Json) -> f64 {
 }
 
 /// Ids, tokens and log probabilities of a published file, in float32 and as it loads by default.
+#[expect(clippy::print_stdout, reason = "`--nocapture` shows the distances")]
 fn agrees(folder: &Path, name: &str) {
     let golden = golden(name);
     let file = folder.join(golden["file"].as_str().expect("a file"));

@@ -90,7 +90,7 @@ fn a_failed_request_is_logged_with_its_reason_and_without_prompts() {
     ask(&server, "log-400", chats, &chat(json!({"top_p": 7}))).answer();
     let line = &lines("log-400", 1)[0];
     assert_eq!(line["status"], "400");
-    assert!(line["error"].contains("`top_p`") && line.contains_key("model"), "{line:?}");
+    assert!(line["error"].contains("`top_p`"), "{line:?}");
     ask(&server, "log-404", "/v1/secrets", &json!({})).answer();
     let line = &lines("log-404", 1)[0];
     assert_eq!((line["endpoint"].as_str(), line["status"].as_str()), ("other", "404"));
