@@ -107,7 +107,7 @@ fn a_folder_of_models_is_served_and_a_broken_one_tells_what_is_wrong_with_it() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
     let (child, address) =
-        serve(&["--models-dir", path, "--load", "fox", "--model-alias", "gpt-4=fox", "--quiet"]);
+        serve(&["--models-dir", path, "--load", "fox", "--model-alias", "gpt-4=fox"]);
     wait_until_ready(&address);
     assert_eq!(states(&address), pairs(&[("broken", "unloaded"), ("fox", "loaded")]));
     assert_eq!(says(&address, "gpt-4"), says(&address, "fox"));
@@ -247,7 +247,7 @@ fn wait_for_states(address: &str, expected: &[(&str, &str)]) {
 fn models_that_are_put_into_the_folder_are_served_and_those_that_are_taken_away_go() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
-    let (child, address) = serve(&["--models-dir", path, "--model-alias", "gpt-4=fox", "--quiet"]);
+    let (child, address) = serve(&["--models-dir", path, "--model-alias", "gpt-4=fox"]);
     wait_until_ready(&address);
     let said = says(&address, "fox");
     // A request for an unknown name looks for it. The server looks once a second at most.
