@@ -98,7 +98,7 @@ def check_texts(name, server):
 
     lines = "".join(json.dumps({"prompt": case["text"]}) + "\n" for case in known["prompts"][:6])
     model = ["--model", FOLDER / known["file"], "--dtype", "f32"]
-    told = program("generate", *model, "--raw", "--temperature", 0, "-n", 32, "--batch", "-", stdin=lines)
+    told = program("generate", *model, "--raw", "--temperature", 0, "-n", 32, "--json", "--batch", "-", stdin=lines)
     for case, line in zip(known["prompts"], told.splitlines()):
         agrees(json.loads(line)["text"], case["said"], (name, case["name"], "batch"))
     return len(known["prompts"]) + len(known["chats"])

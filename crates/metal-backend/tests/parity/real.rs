@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use inference_core::{Dtype, GenerateOptions, LoadOptions, Prompt, TextModel, load_model};
+use inference_core::{Dtype, LoadOptions, Prompt, TextModel, load_model};
 use serde_json::Value as Json;
 
 use crate::fixtures::{backend, first_logits, greedy, ids, run, token_ids};
@@ -79,8 +79,7 @@ fn agrees(folder: &Path, name: &str) {
             continue;
         }
         let expected = ids(&case["tokens"]);
-        let options = GenerateOptions { ignore_eos: false, ..greedy(expected.len()) };
-        let found = token_ids(&run(&*exact, &prompt, &options));
+        let found = token_ids(&run(&*exact, &prompt, &greedy(expected.len())));
         if found != expected {
             wrong.push(format!("{name} {what}: {found:?}, not {expected:?}"));
         }
