@@ -12,8 +12,11 @@ use crate::fixtures::{backend, first_logits, greedy, ids, run, token_ids};
 /// Log probabilities of another engine in float32, which adds in another order.
 const F32_TOLERANCE: f64 = 2e-3;
 
-/// The mean distance from float32 in the type that a file gets by default.
-const DEFAULT_TOLERANCE: f64 = 0.03;
+/// The mean distance from float32 in f16, which a file gets by default.
+const F16_TOLERANCE: f64 = 0.03;
+
+/// The same in bf16, which Gemma's files get: their values are too large for f16.
+const BF16_TOLERANCE: f64 = 0.1;
 
 /// The prompts whose greedy tokens are compared here.
 const CONTINUED: [&str; 3] = ["capital", "japanese", "question"];
@@ -87,7 +90,8 @@ fn agrees(folder: &Path, name: &str) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let mean = distances.iter().sum::<f64>() / distances.len() as f64;
     println!("{name}: {mean:.1e} away in {:?}", usual.info().dtype);
-    assert!(mean <= DEFAULT_TOLERANCE, "{name}: {mean} away by default");
+    let most = if usual.info().dtype == "f16" { F16_TOLERANCE } else { BF16_TOLERANCE };
+    assert!(mean <= most, "{name}: {mean} away by default");
 }
 
 #[test]

@@ -303,6 +303,8 @@ fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
                 "layers.0.self_attn.o_proj",
                 "layers.1.self_attn.o_proj",
                 "layers.1.self_attn.out_proj",
+                "layers.2.self_attn.o_proj",
+                "layers.2.self_attn.out_proj",
                 "layers.3.mixer.o_proj",
                 "layers.3.self_attn.o_proj",
             ];
