@@ -256,7 +256,7 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
 }
 
 /// Returns true for a snapshot whose model is the folder: of text, of pictures, or an adapter.
-fn is_folder(snapshot: &Path) -> bool {
+pub(crate) fn is_folder(snapshot: &Path) -> bool {
     let texts = ["config.json", "adapter_config.json", PIPELINE, SAVED_BY_MFLUX];
     texts.into_iter().any(|name| snapshot.join(name).is_file())
 }

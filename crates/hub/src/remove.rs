@@ -5,8 +5,8 @@ use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{bytes, files_below};
-use crate::{Cache, Error, Name, Result, own};
+use crate::cache::{bytes, files_below, is_folder};
+use crate::{Cache, Cached, Error, Name, Result, own};
 
 impl Cache {
     /// Removes all of a model, or the one revision that `name` says; how many bytes that frees.
@@ -18,10 +18,15 @@ impl Cache {
     pub fn remove(&self, name: &Name) -> Result<u64> {
         if name.file().is_some() {
             let whole = name.without_file();
-            // Its only model is the whole of it.
-            let is_alone = self.find(name).is_ok()
-                && self.revisions(&whole).iter().all(|cached| cached.in_gguf.len() == 1);
-            if is_alone {
+            let revisions = self.revisions(&whole);
+            // In each revision its only model: the whole of it.
+            let only = |cached: &Cached| match &cached.in_gguf[..] {
+                [(label, _)] if !is_folder(&cached.folder) => Some(label.clone()),
+                _ => None,
+            };
+            let first = revisions.first().and_then(only);
+            let is_alone = first.is_some() && revisions.iter().all(|cached| only(cached) == first);
+            if is_alone && self.find(name).is_ok() {
                 return self.remove(&whole);
             }
             let whole = whole.to_string();

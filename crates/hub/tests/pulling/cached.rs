@@ -112,31 +112,31 @@ fn models_in_gguf_come_one_by_one_and_are_found_by_their_names() {
     let files: [(&str, &[u8]); 6] = [
         ("README.md", b"# Models"),
         ("config.json", b"{}"),
-        ("m-Q4_K_M.gguf", b"four"),
+        ("m-Q4_0.gguf", b"four"),
         ("m-Q8_0.gguf", b"eight"),
         ("BF16/m-BF16-00001-of-00002.gguf", b"sixteen"),
         ("BF16/m-BF16-00002-of-00002.gguf", b"more"),
     ];
     place.hub.add("org/gguf", &files);
     let error = place.refused("org/gguf");
-    let there = "org/gguf:BF16; there are BF16, Q4_K_M, Q8_0";
+    let there = "org/gguf:BF16; there are BF16, Q4_0, Q8_0";
     assert!(
         error.starts_with("org/gguf: it has several models") && error.ends_with(there),
         "{error}"
     );
-    let pulled = place.pull("org/gguf:q4_k_m").unwrap();
-    assert_eq!((pulled.bytes, pulled.model), (4, pulled.folder.join("m-Q4_K_M.gguf")));
+    let pulled = place.pull("org/gguf:q4_0").unwrap();
+    assert_eq!((pulled.bytes, pulled.model), (4, pulled.folder.join("m-Q4_0.gguf")));
     let found = |text: &str| place.cache().find(&name(text)).map(|found| found.model);
-    assert_eq!(found("org/gguf").unwrap(), pulled.folder.join("m-Q4_K_M.gguf"));
+    assert_eq!(found("org/gguf").unwrap(), pulled.folder.join("m-Q4_0.gguf"));
     assert!(found("org/gguf:Q8_0").is_err());
     let parts = place.pull("org/gguf:BF16").unwrap();
     assert_eq!((parts.bytes, &parts.model), (11, &pulled.folder.join(files[4].0)));
     assert_eq!(found("org/gguf:BF16").unwrap(), parts.model);
     let error = found("org/gguf").unwrap_err().to_string();
-    assert!(error.contains("there are BF16, Q4_K_M"), "{error}");
+    assert!(error.contains("there are BF16, Q4_0"), "{error}");
     let models = place.cache().models().unwrap();
     let called: Vec<&str> = models[0].in_gguf.iter().map(|(label, _)| &**label).collect();
-    assert_eq!((called, models[0].missing.len()), (vec!["BF16", "Q4_K_M"], 0));
+    assert_eq!((called, models[0].missing.len()), (vec!["BF16", "Q4_0"], 0));
     fs::remove_file(pulled.folder.join(files[5].0)).unwrap();
     let error = found("org/gguf:BF16").unwrap_err().to_string();
     assert!(error.ends_with("without BF16/m-BF16-00002-of-00002.gguf"), "{error}");
@@ -150,4 +150,16 @@ fn models_in_gguf_come_one_by_one_and_are_found_by_their_names() {
     let eight = place.pull("org/both:Q8_0").unwrap();
     assert_eq!((eight.bytes, found("org/both:Q8_0").unwrap()), (1, eight.model));
     assert_eq!(found("org/both").unwrap(), eight.folder);
+}
+
+#[test]
+fn of_several_models_in_gguf_the_usual_one_comes_where_none_is_named() {
+    let place = Place::new();
+    place.hub.add("org/gguf", &[("m-Q8_0.gguf", b"eight"), ("m-Q4_K_M.gguf", b"four")]);
+    let pulled = place.pull("org/gguf").unwrap();
+    assert_eq!((pulled.bytes, pulled.model), (4, pulled.folder.join("m-Q4_K_M.gguf")));
+    let eight = place.pull("org/gguf:Q8_0").unwrap();
+    let found = |text: &str| place.cache().find(&name(text)).unwrap().model;
+    assert_eq!(found("org/gguf:Q8_0"), eight.model);
+    assert_eq!(found("org/gguf"), eight.folder.join("m-Q4_K_M.gguf"));
 }
