@@ -119,6 +119,15 @@ impl ApiError {
         ApiError { kind, param: None, message: clipped(message.into()), retry_after: None }
     }
 
+    /// The reason that a log may have. What templates and tokenizers say may quote a prompt,
+    /// which is never logged.
+    pub fn loggable(&self) -> &str {
+        match self.kind {
+            Kind::Prompt => "the prompt cannot be computed",
+            _ => &self.message,
+        }
+    }
+
     /// This error, about `param` where it is about no field yet and the request is at fault.
     pub fn or_about(self, param: &str) -> Self {
         match self.param {

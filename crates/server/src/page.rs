@@ -4,6 +4,7 @@ mod files;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::http::header::{
@@ -45,9 +46,16 @@ impl File {
         File { bytes, media_type: media_type(path), tag }
     }
 
+    /// Returns true when `tags`, of which a proxy that compresses makes weak ones, have this
+    /// file's.
+    fn is_among(&self, tags: &HeaderValue) -> bool {
+        let own = |tag: &str| self.tag == tag.trim().trim_start_matches("W/");
+        tags.to_str().is_ok_and(|tags| tags.split(',').any(own))
+    }
+
     /// The file, or 304 where the client says that it has this version.
     fn response(&self, headers: &HeaderMap) -> Response {
-        let known = headers.get_all(IF_NONE_MATCH).iter().any(|tag| tag == self.tag);
+        let known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| self.is_among(tags));
         let (status, body) = match known {
             true => (StatusCode::NOT_MODIFIED, Body::empty()),
             false => (StatusCode::OK, Body::from(self.bytes)),
@@ -74,13 +82,13 @@ pub struct Page {
     files: HashMap<&'static str, File>,
 }
 
-impl Page {
-    /// The files that lie in the program, with their tags.
-    pub fn embedded() -> Page {
-        let files = FILES.iter().map(|(path, bytes)| (*path, File::new(path, bytes)));
-        Page { index: File::new("index.html", INDEX), files: files.collect() }
-    }
+/// The files that lie in the program, whose tags are made when the page is first asked for.
+pub static PAGE: LazyLock<Page> = LazyLock::new(|| {
+    let files = FILES.iter().map(|(path, bytes)| (*path, File::new(path, bytes)));
+    Page { index: File::new("index.html", INDEX), files: files.collect() }
+});
 
+impl Page {
     /// Answers with the page itself.
     pub fn index(&self, headers: &HeaderMap) -> Response {
         self.index.response(headers)

@@ -14,7 +14,7 @@ use crate::http::address::{Paths, clipped};
 use crate::http::guard::{Guard, guard};
 use crate::http::ignored::telling_ignored;
 use crate::http::path::Name;
-use crate::page::Page;
+use crate::page::PAGE;
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::llama_server::{completion, facts};
@@ -41,7 +41,6 @@ pub fn router(state: &Arc<State>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(state), telling_ignored))
         .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
-        .layer(Extension(Arc::new(Page::embedded())))
         .layer(Extension(Arc::clone(&paths)))
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.
@@ -159,15 +158,14 @@ fn no_path(paths: &Paths, request: &Request) -> ApiError {
     ApiError::not_found(clipped(path), paths.nearest(path).as_deref())
 }
 
-async fn index(Extension(page): Extension<Arc<Page>>, headers: HeaderMap) -> Response {
-    page.index(&headers)
+async fn index(headers: HeaderMap) -> Response {
+    PAGE.index(&headers)
 }
 
 async fn file_of_page(
-    Extension(page): Extension<Arc<Page>>,
     Extension(paths): Extension<Arc<Paths>>,
     request: Request,
 ) -> Result<Response> {
-    let file = page.file(request.uri().path(), request.headers());
+    let file = PAGE.file(request.uri().path(), request.headers());
     file.ok_or_else(|| no_path(&paths, &request))
 }

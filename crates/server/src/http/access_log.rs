@@ -12,7 +12,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::run::part::Usage;
 use crate::run::tally::Tally;
 
@@ -81,7 +81,7 @@ impl Entry {
     /// Logs `response`, whose error this was where it is one; a stream as it ends.
     pub fn log(mut self, response: Response, error: Option<&ApiError>) -> Response {
         self.status = Some(response.status().as_u16());
-        self.reason = error.map(|error| reason(error).to_owned());
+        self.reason = error.map(|error| error.loggable().to_owned());
         self.streams = response.body().size_hint().exact().is_none();
         self.is_complete = !self.streams;
         match self.streams {
@@ -125,15 +125,6 @@ impl Drop for Entry {
             generated_tokens_per_second = usage.as_ref().and_then(Usage::decode_rate),
             error,
         );
-    }
-}
-
-/// The reason of a failure. What templates and tokenizers say may quote a prompt, which is never
-/// logged.
-fn reason(error: &ApiError) -> &str {
-    match error.kind {
-        Kind::Prompt => "the prompt cannot be computed",
-        _ => cut(&error.message),
     }
 }
 

@@ -177,7 +177,7 @@ impl<W: Wire> Stream<W> {
         let next = AssertUnwindSafe(self.next()).catch_unwind().await;
         let next = next.unwrap_or_else(|_| Some(Err(self.failed())))?;
         Some(next.unwrap_or_else(|error| {
-            self.answers.tally().failed(&error.message);
+            self.answers.tally().failed(&error);
             self.wire.fail(&error)
         }))
     }

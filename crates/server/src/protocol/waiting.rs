@@ -62,15 +62,16 @@ pub async fn kept_alive(
     if !waiting.0.load(Ordering::Acquire) {
         return answer.await;
     }
+    let tally = Tally::current();
     // What has come so far is a first comment.
     let parts = stream::unfold((Stage::Answer(answer), Some(COMMENT)), move |(stage, first)| {
-        let path = path.clone();
+        let (path, tally) = (path.clone(), tally.clone());
         async move {
             match first {
                 Some(comment) => Some((comment.to_owned().into(), (stage, None))),
-                None => {
-                    part(stage, every, &path).await.map(|(bytes, stage)| (bytes, (stage, None)))
-                }
+                None => part(stage, every, (&path, &tally))
+                    .await
+                    .map(|(bytes, stage)| (bytes, (stage, None))),
             }
         }
     });
@@ -79,7 +80,11 @@ pub async fn kept_alive(
 }
 
 /// The stream's next bytes, and the stage that follows.
-async fn part(stage: Stage, every: Duration, path: &str) -> Option<(Bytes, Stage)> {
+async fn part(
+    stage: Stage,
+    every: Duration,
+    (path, tally): (&str, &Tally),
+) -> Option<(Bytes, Stage)> {
     // The body has comments of its own.
     let mut body = match stage {
         Stage::Body(body) => body,
@@ -87,7 +92,10 @@ async fn part(stage: Stage, every: Duration, path: &str) -> Option<(Bytes, Stage
             Err(_) => return Some((COMMENT.into(), Stage::Answer(answer))),
             Ok(mut response) => {
                 let error = response.extensions_mut().remove::<ApiError>();
-                let only = |error| events(stream::iter([error_event(path, &error)]), IDLE, every);
+                let only = |error| {
+                    tally.failed(&error);
+                    events(stream::iter([error_event(path, &error)]), IDLE, every)
+                };
                 error.map_or(response, only).into_body().into_data_stream()
             }
         },

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::futures::TaskLocalFuture;
 
 use super::part::Usage;
+use crate::error::ApiError;
 
 tokio::task_local! {
     /// The tally of the request that a task answers.
@@ -48,9 +49,9 @@ impl Tally {
         self.with(|tallied| tallied.usage = Some(usage));
     }
 
-    /// The answer broke off for this reason.
-    pub fn failed(&self, error: &str) {
-        self.with(|tallied| tallied.error = Some(error.to_owned()));
+    /// The answer broke off for the reason in `error`.
+    pub fn failed(&self, error: &ApiError) {
+        self.with(|tallied| tallied.error = Some(error.loggable().to_owned()));
     }
 
     /// The state at this moment.

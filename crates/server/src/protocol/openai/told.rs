@@ -12,6 +12,7 @@ use crate::protocol::own::inspect::CancelOnDrop;
 use crate::protocol::respond::events;
 use crate::protocol::wire::Frame;
 use crate::run::state::State;
+use crate::run::tally::Tally;
 
 /// The events that `work` sends. A failure within the time in which a silent stream is kept alive
 /// is a response of its own; later it is an event. Dropping the response fires `guard`.
@@ -32,12 +33,20 @@ pub async fn streamed(
         Ok(first) => first,
         Err(_) => None,
     };
-    let frames = stream::unfold((first, stream), |(first, mut stream)| async {
-        let next = match first {
-            Some(first) => first,
-            None => stream.next().await?,
-        };
-        Some((next.unwrap_or_else(|error| failure(&error)), (None, stream)))
+    let tally = Tally::current();
+    let frames = stream::unfold((first, stream), move |(first, mut stream)| {
+        let tally = tally.clone();
+        async move {
+            let next = match first {
+                Some(first) => first,
+                None => stream.next().await?,
+            };
+            let frame = next.unwrap_or_else(|error| {
+                tally.failed(&error);
+                failure(&error)
+            });
+            Some((frame, (None, stream)))
+        }
     });
     Ok(events(frames, IDLE, keep_alive))
 }
