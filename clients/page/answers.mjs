@@ -1,7 +1,8 @@
-// Answers on their way: several at once, stopped one by one, cut by a reload, continued, with thoughts and calls.
+// Answers on their way: several at once, stopped one by one, cut by a reload, continued, with
+// thoughts and calls.
 
 import assert from "node:assert/strict";
-import { accessible, answered, ask, profile, shot, tab, texts } from "./browser.mjs";
+import { accessible, answered, ask, profile, reload, shot, tab, texts } from "./browser.mjs";
 import { gate, sleep, standIn } from "./stand-in.mjs";
 
 async function severalAtOnce(stand, page) {
@@ -52,8 +53,7 @@ async function cutByReload(stand, page) {
   await ask(page, "cut");
   await page.getByText("what was there").waitFor();
   await sleep(1300);
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   assert.equal((await texts(page))[1], "what was there");
   await page.getByText("The page was left before the answer was complete.").waitFor({ timeout: 12_000 });
   await accessible(page, "an answer that was cut");

@@ -1,4 +1,5 @@
-// Text that would like to be a script: in questions, answers, titles, labels of code, tables, links, formulas, files.
+// Text that would like to be a script: in questions, answers, titles, labels of code, tables,
+// links, formulas, files.
 
 import assert from "node:assert/strict";
 import { answered, ask, faults, profile, tab } from "./browser.mjs";

@@ -45,9 +45,19 @@ export async function tab(context, address, { isReady = true } = {}) {
     if (!/^(data|blob):/.test(to) && !to.startsWith(origin)) faults.push(`asks for ${to}`);
   });
   await page.goto(address);
-  await page.locator("html[data-ready]").waitFor({ state: "attached" });
+  await ready(page);
   if (isReady) await page.locator("#dot.up").waitFor();
   return page;
+}
+
+/** Waits until what the browser keeps is read, which the server may be found before. */
+const ready = (page) => page.locator("html[data-ready]").waitFor({ state: "attached" });
+
+/** Reads the page anew, with its server up. */
+export async function reload(page) {
+  await page.reload();
+  await ready(page);
+  await page.locator("#dot.up").waitFor();
 }
 
 export const visit = async (address, options) => tab(await profile(options), address);

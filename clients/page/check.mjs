@@ -1,6 +1,6 @@
-// The page in headless Chromium against servers: check.mjs URL KEYED_URL KEY, and ML_PAINTING, the address
-// of one with image models. With ML_SCREENSHOTS, a folder, it leaves pictures of the page there. ML_TOPICS names
-// some of the topics.
+// The page in headless Chromium against servers: check.mjs URL KEYED_URL KEY, and ML_PAINTING, the
+// address of one with image models. With ML_SCREENSHOTS, a folder, it leaves pictures of the page
+// there. ML_TOPICS names some of the topics.
 
 import assert from "node:assert/strict";
 

@@ -1,7 +1,8 @@
-// Conversations: versions of questions and answers, drafts, addresses, deleting and undoing, finding, pinning.
+// Conversations: versions of questions and answers, drafts, addresses, deleting and undoing,
+// finding, pinning.
 
 import assert from "node:assert/strict";
-import { accessible, answered, ask, narrow, profile, shot, tab, texts } from "./browser.mjs";
+import { accessible, answered, ask, narrow, profile, reload, shot, tab, texts } from "./browser.mjs";
 import { standIn } from "./stand-in.mjs";
 
 const article = (page, at) => page.locator("#column article").nth(at);
@@ -43,8 +44,7 @@ async function versions(page) {
   // All of it is there after a reload, at the same address.
   const address = page.url();
   assert.match(address, /#\/c\/\w+$/);
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   assert.deepEqual(await texts(page), ["one", "answer 1 to one", "two, changed", "answer 4 to two, changed"]);
   await press(page, 2, "Earlier version of the question");
   assert.deepEqual((await texts(page)).slice(2), ["two", "answer 2 to two"]);
@@ -77,8 +77,7 @@ async function versions(page) {
   assert.equal((await texts(page)).length, 6);
   await article(page, 4).hover();
   await press(page, 4, "Delete this message");
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   assert.deepEqual((await texts(page)).slice(3), ["my own words", "answer 5 to three"]);
   await page.waitForFunction(async () => {
     const database = await new Promise((resolve) => { indexedDB.open("ml").onsuccess = (event) => resolve(event.target.result); });
@@ -95,16 +94,14 @@ async function drafts(page, address) {
   await article(page, 0).hover();
   await press(page, 0, "Edit and ask again");
   await page.getByRole("textbox", { name: "Edit the message" }).fill("half an edit");
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   assert.equal(await page.locator("#prompt").inputValue(), "half a thought");
   assert.equal(await page.getByRole("textbox", { name: "Edit the message" }).inputValue(), "half an edit");
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.keyboard.press("Control+k");
   assert.equal(await page.locator("#prompt").inputValue(), "");
   await page.locator("#prompt").fill("a new one");
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   assert.equal(await page.locator("#prompt").inputValue(), "a new one");
 
   // A conversation in between does not cost it, nor does a tab that is closed.
@@ -163,8 +160,7 @@ async function list(page, address) {
   await options("Foxes", "Delete");
   await accessible(page, "a deleted conversation");
   await page.goto(address);
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   await page.locator("#list .deleted").waitFor({ state: "detached" });
   assert.deepEqual((await titles()).toSorted(), ["about badgers", "one"]);
   assert.equal(await page.locator("#list h2").first().textContent(), "Pinned");

@@ -1,4 +1,5 @@
-// Markdown, through the page's own module: CommonMark's examples, GFM, formulas, colours, and texts that grow.
+// Markdown, through the page's own module: CommonMark's examples, GFM, formulas, colours, and texts
+// that grow.
 
 import assert from "node:assert/strict";
 import { tests } from "commonmark-spec";

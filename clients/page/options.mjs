@@ -1,7 +1,7 @@
 // Options of a conversation, presets, attachments, and models that are loaded and unloaded.
 
 import assert from "node:assert/strict";
-import { accessible, answered, ask, profile, shot, tab } from "./browser.mjs";
+import { accessible, answered, ask, profile, reload, shot, tab } from "./browser.mjs";
 import { standIn } from "./stand-in.mjs";
 
 const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
@@ -41,8 +41,7 @@ async function requestFields(stand, page) {
   await answered(page);
   assert.deepEqual(Object.keys(stand.requests.at(-1)).toSorted(), ["messages", "model", "stream", "stream_options"]);
   await page.goBack();
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   await open(page);
   assert.equal(await field(page, "top_k").inputValue(), "40");
   await save(page);
@@ -103,8 +102,7 @@ async function attachments(stand, page) {
     await page.locator("#toast", { hasText: words }).waitFor();
   }
   stand.models = [stand.model("blind")];
-  await page.reload();
-  await page.locator("#dot.up").waitFor();
+  await reload(page);
   await files.setInputFiles({ name: "a.png", mimeType: "image/png", buffer: PNG });
   await page.locator("#toast", { hasText: "This model does not see pictures." }).waitFor();
 }

@@ -1,4 +1,5 @@
-// Pictures that models make and edit, on their tab: settings, previews, results that are kept, cancelling, faults.
+// Pictures that models make and edit, on their tab: settings, previews, results that are kept,
+// cancelling, faults.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

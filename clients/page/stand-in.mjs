@@ -1,4 +1,5 @@
-// A server in front of a real one: it says what a test wants it to say, when the test wants it, and hands on the rest.
+// A server in front of a real one: it says what a test wants it to say, when the test wants it, and
+// hands on the rest.
 
 import http from "node:http";
 

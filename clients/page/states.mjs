@@ -1,8 +1,8 @@
-// What the server may be: loading, gone and back, with another model, wanting a key, full. Each is told in plain words
-// and mended without a reload.
+// What the server may be: loading, gone and back, with another model, wanting a key, full. Each is
+// told in plain words and mended without a reload.
 
 import assert from "node:assert/strict";
-import { accessible, answered, ask, profile, shot, tab, texts, visit } from "./browser.mjs";
+import { accessible, answered, ask, profile, reload, shot, tab, texts, visit } from "./browser.mjs";
 import { standIn } from "./stand-in.mjs";
 
 async function loading(stand) {
@@ -112,9 +112,7 @@ async function noRoom(stand, page) {
   await page.evaluate(() => globalThis.giveRoom());
   await page.getByRole("button", { name: "Try again" }).click();
   await page.locator(".banner").waitFor({ state: "detached" });
-  await page.reload();
-  // The server may be found before what the browser keeps is read.
-  await page.getByText("Answer to: not kept").waitFor();
+  await reload(page);
   assert.deepEqual(await texts(page), ["not kept", "Answer to: not kept"]);
 }
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { answered, ask, profile, tab, texts } from "./browser.mjs";
+import { answered, ask, profile, reload, tab, texts } from "./browser.mjs";
 import { standIn } from "./stand-in.mjs";
 
 const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
@@ -81,8 +81,7 @@ export async function transfer({ url }) {
   assert.deepEqual(await texts(other), ["look", "answer 2"]);
   await other.locator("article.user img[src^='data:image/png']").waitFor();
   assert.equal(await other.locator(".versions").textContent(), "2/2");
-  await other.reload();
-  await other.locator("#dot.up").waitFor();
+  await reload(other);
   await other.getByRole("button", { name: "Earlier version of the answer" }).click();
   assert.deepEqual(await texts(other), ["look", "answer 1"]);
 

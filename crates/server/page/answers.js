@@ -2,7 +2,7 @@
 
 import { emit, newId, on, say } from "./dom.js";
 import { change, chats, save, writing } from "./conversations.js";
-import { address, chosenModel, events, headers, isWaiting, modelName, refresh, refusal, untilReady } from "./server.js";
+import { address, events, headers, isWaiting, refresh, refusal, server, textModel, untilReady } from "./server.js";
 import { request } from "./request.js";
 import { add, leaf, messagesOf, touch } from "./tree.js";
 
@@ -14,7 +14,7 @@ export const isBusy = (chat) => running.has(chat.id);
 
 /** Answers what the conversation ends with. */
 export function answer(chat) {
-  const message = add(chat, { id: newId(), parent: leaf(chat), role: "assistant", content: "", model: modelName() });
+  const message = add(chat, { id: newId(), parent: leaf(chat), role: "assistant", content: "", model: textModel() });
   return run(chat, message, false);
 }
 
@@ -22,7 +22,7 @@ export function answer(chat) {
 export function again(chat, message) {
   if (isBusy(chat)) return undefined;
   if (message.error && !message.content && !message.reasoning) return run(chat, message, false);
-  const version = add(chat, { id: newId(), parent: message.parent, role: "assistant", content: "", model: modelName() });
+  const version = add(chat, { id: newId(), parent: message.parent, role: "assistant", content: "", model: textModel() });
   return run(chat, version, false);
 }
 
@@ -60,7 +60,7 @@ function keep(job) {
 
 async function run(chat, message, goesOn) {
   const abort = new AbortController();
-  const job = { chat, message, abort, waits: isWaiting(chosenModel()) ? "loading" : "", kept: performance.now() };
+  const job = { chat, message, abort, waits: isWaiting(server.models.get(textModel())) ? "loading" : "", kept: performance.now() };
   for (const name of ["error", "code", "finish", "stopped"]) delete message[name];
   message.running = true;
   touch(message);
@@ -99,11 +99,12 @@ async function ask(job, goesOn, count) {
   for (let tries = 0; ; tries++) {
     let failed;
     try {
-      const body = JSON.stringify(await request(chat, message.id, goesOn));
+      const order = await request(chat, message.id, goesOn);
+      const body = JSON.stringify(order);
       count.sent = performance.now();
       const response = await fetch(address("v1/chat/completions"), { method: "POST", headers: headers(), body, signal: abort.signal });
       if (response.ok) {
-        message.model = modelName() || message.model;
+        message.model = order.model || message.model;
         if (job.waits) refresh();
         job.waits = "";
         emit("growing", job);

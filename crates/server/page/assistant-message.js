@@ -138,7 +138,7 @@ async function moveOn(chat, message) {
 function tools(chat, entry) {
   const { message } = entry;
   const { stats } = message;
-  const button = iconButton("redo", "Answer again", () => again(chat, message), "redo when-idle");
+  const button = iconButton("redo", "Answer again", () => again(chat, message), "when-idle");
   return h("div", { class: "tools-row end" }, copyButton(() => message.content), button,
     message.content && iconButton("pen", "Edit the answer", () => startEdit(chat, message), "when-idle"),
     deleteButton(chat, message), switcher(chat, entry),

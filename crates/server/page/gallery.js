@@ -11,6 +11,7 @@ const nodes = new Map();
 export async function loadGallery() {
   const kept = await database.all("gallery").catch(() => []);
   made.push(...kept.filter((one) => one?.order && typeof one.url === "string").sort((a, b) => b.created - a.created));
+  emit("made");
 }
 
 const keep = (one) => database.put("gallery", one).catch(tellTrouble);

@@ -106,13 +106,14 @@ async function start() {
   addEventListener("pagehide", () => emit("leave"));
   document.addEventListener("visibilitychange", () => { if (document.hidden) emit("leave"); });
   const asking = refresh();
-  await Promise.all([load(), loadGallery()]);
+  const gallery = loadGallery();
+  await load();
   // What was typed while the conversations were read is kept.
   const typed = $("prompt").value;
   follow();
   if (typed && !$("prompt").value) emit("write", typed);
   renderList();
-  await asking;
+  await Promise.all([asking, gallery]);
   document.documentElement.dataset.ready = "";
 }
 

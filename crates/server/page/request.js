@@ -43,7 +43,7 @@ export async function request(chat, until, goesOn) {
   if (own.system?.trim()) list.unshift({ role: "system", content: own.system });
   const numbers = NUMBERS.filter((name) => (own[name] ?? "") !== "" && Number.isFinite(Number(own[name])));
   return {
-    ...(modelName() && { model: modelName() }), messages: list, stream: true, stream_options: { include_usage: true },
+    ...(textModel() && { model: textModel() }), messages: list, stream: true, stream_options: { include_usage: true },
     ...Object.fromEntries(numbers.map((name) => [name, Number(own[name])])),
     ...(own.reasoning_effort && { reasoning_effort: own.reasoning_effort }),
     ...(own.schema?.trim() && !goesOn && { response_format: { type: "json_schema", json_schema: { name: "answer", schema: JSON.parse(own.schema) } } }),

@@ -82,7 +82,7 @@ export async function refresh() {
   }
   if (turn !== refresh.turn) return;
   become(state);
-  showModels();
+  emit("models");
   clearTimeout(refresh.timer);
   // Others load and unload models, too. A page that nobody sees asks only for what an answer of it waits for.
   if (state !== "up") refresh.timer = setTimeout(refresh, document.hidden && !waiters.length ? 20000 : 1500);
@@ -97,7 +97,6 @@ async function ask() {
     const named = (list) => new Map(list.map((model) => [String(model.id), model]));
     server.models = named(data.filter((model) => !model.output_modalities || model.output_modalities.includes("text")));
     server.painters = named(data.filter((model) => model.output_modalities?.includes("image")));
-    emit("models");
   }
   // A server with one model refuses requests until it is there; several are loaded as they are asked for.
   const all = [...server.models.values(), ...server.painters.values()];
@@ -112,6 +111,11 @@ async function ask() {
 
 const offered = () => server.tab === "studio" ? server.painters : server.models;
 export const modelName = () => $("model").value;
+/** The model that answers in text, also while the tab of pictures is seen. */
+export function textModel() {
+  if (server.tab !== "studio") return modelName();
+  return server.models.has(settings.model) ? settings.model : [...server.models.keys()][0] ?? "";
+}
 export const chosenModel = () => offered().get(modelName());
 export const sees = () => Boolean(chosenModel()?.input_modalities?.includes("image"));
 export const isWaiting = (model) => Boolean(model?.state && model.state !== "loaded");

@@ -2,7 +2,7 @@
 
 import { $, emit, icon, on } from "./dom.js";
 
-/** The fields of a conversation's own options; `number` has those that are sent as numbers. */
+/** The fields of a conversation's own options that are sent as numbers, and all of them. */
 export const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "max_tokens", "seed", "reasoning_budget"];
 export const OPTIONS = ["system", ...NUMBERS, "reasoning_effort", "thoughts", "schema"];
 

@@ -172,7 +172,7 @@ on("start", () => {
     give([...inputs, url]);
     return toast("Added to the input pictures.");
   });
-  on("made", showMade);
+  on("made", () => { if (server.tab === "studio") showMade(); });
   on("reuse", reuse);
   on("make", () => { if (!painting) easel().requestSubmit(); });
   on("stop-pictures", () => painting?.abort.abort());

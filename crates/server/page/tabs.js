@@ -12,6 +12,7 @@ function showTab() {
   const { painters, models } = server;
   server.tab = !painters.size ? "talk" : !models.size ? "studio" : settings.tab;
   const { tab } = server;
+  const opens = tab === "studio" && $("studio").hidden;
   $("tabs").hidden = !painters.size || !models.size;
   for (const name of NAMES) {
     $(name).hidden = name !== tab;
@@ -22,7 +23,7 @@ function showTab() {
   $("skip").href = tab === "studio" ? "#easel" : "#prompt";
   $("skip").textContent = tab === "studio" ? "Skip to the picture's settings" : "Skip to the message field";
   showModels();
-  if (tab === "studio") showMade();
+  if (opens) showMade();
   retitle();
 }
 

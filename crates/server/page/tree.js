@@ -115,7 +115,7 @@ function replace(own, other) {
  * Takes over what is newer in `other`, another tab's record of the same conversation: of each message the newer one,
  * of all else what was changed last. `isOwn` tells a message that this tab is writing. Tells whether anything changed.
  */
-export function merge(chat, other, isOwn = () => false) {
+export function merge(chat, other, isOwn) {
   let changed = false;
   for (const [id, theirs] of Object.entries(other.messages || {})) {
     const own = chat.messages[id];
