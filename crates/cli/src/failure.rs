@@ -103,6 +103,12 @@ impl Failure {
     }
 }
 
+/// The reason in an error of clap's, without its usage.
+pub fn reason_of_arguments(error: &clap::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
 /// The system's reason, without the number that it appends and what stands behind it.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();

@@ -103,7 +103,10 @@ impl Markdown {
             self.end_table(out);
         }
         match opening {
-            Opening::Row => self.word = head.trim_start().to_owned(),
+            Opening::Row => {
+                self.line = Line::row();
+                self.word = head.trim_start().to_owned();
+            }
             Opening::Verbatim => {
                 self.line = Line::verbatim();
                 out.push_str(&head);
@@ -134,7 +137,7 @@ impl Markdown {
     fn add_to_line(&mut self, c: char, out: &mut String) {
         if self.line.is_verbatim() {
             out.push(c);
-        } else if self.table_is_open() {
+        } else if self.line.is_row() {
             self.word.push(c);
         } else if c.is_whitespace() && c != '\u{a0}' {
             self.end_word(out);
@@ -152,21 +155,13 @@ impl Markdown {
         }
     }
 
-    /// Returns true while the words of a row are gathered.
-    fn table_is_open(&self) -> bool {
-        self.word.starts_with('|') && self.line.is_empty()
-    }
-
     fn end_word(&mut self, out: &mut String) {
         if self.word.is_empty() {
             return;
         }
         let word = std::mem::take(&mut self.word);
         let Word { text, width } = self.inline.word(&word);
-        let edge = match self.is_styled {
-            true => format!("{DIM}{}{RESET}", lines::QUOTE),
-            false => lines::QUOTE.to_owned(),
-        };
+        let edge = self.dim(lines::QUOTE);
         self.line.word(&text, width, (self.width, &edge), out);
     }
 
@@ -175,7 +170,7 @@ impl Markdown {
             let head = self.head.decide();
             return self.end_undecided(&head, out);
         }
-        if self.table_is_open() {
+        if self.line.is_row() {
             self.table.push(std::mem::take(&mut self.word));
         } else {
             self.end_word(out);
@@ -217,7 +212,7 @@ impl Markdown {
     }
 
     fn end_table(&mut self, out: &mut String) {
-        if self.table_is_open() {
+        if self.line.is_row() {
             self.table.push(std::mem::take(&mut self.word));
         }
         let rows = std::mem::take(&mut self.table);

@@ -14,6 +14,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub struct Remote {
     /// Its address, without a path.
     pub url: String,
+    agent: ureq::Agent,
     key: Option<String>,
     /// The remedy where no server answers.
     absent: &'static str,
@@ -33,7 +34,12 @@ impl Remote {
         let url = url.trim_end_matches('/');
         let url = url.strip_suffix("/v1").unwrap_or(url);
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        Remote { url, key, absent, wants_key }
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        Remote { url, agent, key, absent, wants_key }
     }
 
     /// The JSON at `path`.
@@ -54,27 +60,11 @@ impl Remote {
 
     fn ask(&self, path: &str, body: Option<&Json>) -> Result<Json> {
         let url = format!("{}{path}", self.url);
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(ANSWER))
-            .http_status_as_error(false)
-            .build()
-            .into();
-        let bearer = self.key.as_ref().map(|key| format!("Bearer {key}"));
         let asked = match body {
-            None => {
-                let request = agent.get(&url);
-                match &bearer {
-                    Some(bearer) => request.header("authorization", bearer).call(),
-                    None => request.call(),
-                }
-            }
+            None => self.signed(self.agent.get(&url)).call(),
             Some(body) => {
-                let request = agent.post(&url).header("content-type", "application/json");
-                let request = match &bearer {
-                    Some(bearer) => request.header("authorization", bearer),
-                    None => request,
-                };
-                request.send(body.to_string())
+                let request = self.signed(self.agent.post(&url));
+                request.header("content-type", "application/json").send(body.to_string())
             }
         };
         let mut answer = asked.map_err(|error| self.failed(&url, error))?;
@@ -91,6 +81,14 @@ impl Remote {
                     reason.unwrap_or(format!("status {status}: {text}"))
                 )))
             }
+        }
+    }
+
+    /// The request with the key, where there is one.
+    fn signed<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
+        match &self.key {
+            Some(key) => request.header("authorization", format!("Bearer {key}")),
+            None => request,
         }
     }
 

@@ -86,11 +86,11 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     }
 }
 
-/// The history that `args` ask for, of a chat at a terminal.
-fn history(args: &ChatArgs) -> Result<Option<History>> {
+/// The history that `args` ask for, of a chat at a terminal, with its entries.
+fn history(args: &ChatArgs) -> Result<Option<(History, Vec<String>)>> {
     match &args.history {
         _ if args.no_history => Ok(None),
-        Some(path) => Ok(Some(History::at(path.clone()))),
+        Some(path) => History::at(path.clone()).read().map(Some),
         // Nobody asked for it, so a chat goes on without.
         None => Ok(History::of_user().unwrap_or_else(|failure| {
             note(failure);

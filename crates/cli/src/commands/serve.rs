@@ -8,6 +8,8 @@ mod several;
 mod sources;
 mod told;
 
+pub use self::access::API_KEY;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -97,7 +99,7 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
     };
     log(args.log);
     let (quiet, is_silent) = (args.quiet, told::is_quiet(args));
-    let facts = told::of_model(&config.model, &info, args, slots);
+    let facts = told::of_model(&config, &info);
     let loading = move || {
         let begun = Instant::now();
         let loaded = source.load(&load, quiet).map_err(Failure::into_contract)?;
@@ -114,7 +116,7 @@ fn serve_several(args: &ServeArgs) -> Result<Exit> {
     let Several { models, slots, takes_files } = several::choose(args)?;
     let config = config(args, slots, if takes_files { BODY_WITH_FILES } else { BODY })?;
     log(args.log);
-    let facts = told::of_models(&models, args, slots);
+    let facts = told::of_models(&models, &config);
     inference_server::serve_models(config, models, told::listening(args, facts)).map_err(failure)
 }
 

@@ -5,14 +5,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
 
+use super::serve::API_KEY;
 use crate::args::{AtArgs, PsArgs, ShowArgs, StopArgs};
 use crate::failure::{Failure, Result};
 use crate::output::{counted, note, one_line, print, print_json, print_line};
 use crate::remote::{Remote, unloading};
 use crate::{bytes, files, times};
-
-/// The variable with the server's key, which the server itself reads.
-const API_KEY: &str = "ML_SERVE_API_KEY";
 
 /// How long an unload is waited for, and how long between two looks at it.
 const UNLOADS: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ mod systems;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ use clap::Parser;
 
 use self::systems::{MARK, Place, Step, System};
 use crate::args::{Cli, Service, ServiceArgs};
-use crate::failure::{Failure, Result, reason};
+use crate::failure::{self, Failure, Result, reason};
 use crate::files::{self, Access};
 use crate::output::note;
 
@@ -48,21 +48,22 @@ fn install(place: &Place, arguments: &[OsString]) -> Result<()> {
     })?;
     let given = ["ml", "serve"].into_iter().map(str::to_owned).chain(texts.iter().cloned());
     Cli::try_parse_from(given).map_err(|error| {
-        let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        Failure::Usage(format!("ml serve: {}", line.trim_start_matches("error: ")))
+        Failure::Usage(format!("ml serve: {}", failure::reason_of_arguments(&error)))
     })?;
     let program = std::env::current_exe();
     let program = program.map_err(|error| Failure::Other(format!("ml: {}", reason(&error))))?;
     let path = place.file();
     check_own(&path)?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)
-        .map_err(|error| Failure::Other(format!("{}: {}", folder.display(), reason(&error))))?;
+    files::make_folder(path.parent().unwrap_or(Path::new("/")))?;
     let here = std::env::current_dir();
     let here = here.map_err(|error| Failure::Other(format!(".: {}", reason(&error))))?;
     let text = place.text(&program.display().to_string(), &texts, &here.display().to_string());
+    let was_there = path.exists();
     files::replace(&path, text.as_bytes(), Access::Shared)?;
+    // launchd takes no agent that it has already.
+    if was_there && place.system == System::Launchd {
+        take(place, Step::Stop)?;
+    }
     note(format_args!("wrote {}", path.display()));
     if take(place, Step::Install)? {
         note("the server runs, and starts at login; `ml ps` tells what it has loaded");
@@ -132,7 +133,6 @@ fn take(place: &Place, step: Step) -> Result<bool> {
             return Err(failed(format!("it ended with {status}")));
         }
     }
-    let _ = std::io::stdout().flush();
     Ok(!commands.is_empty())
 }
 

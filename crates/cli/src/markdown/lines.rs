@@ -156,6 +156,7 @@ pub struct Line {
     hang: usize,
     is_quoted: bool,
     is_verbatim: bool,
+    is_row: bool,
     has_words: bool,
 }
 
@@ -163,6 +164,11 @@ impl Line {
     /// A line of code.
     pub fn verbatim() -> Line {
         Line { is_verbatim: true, ..Line::default() }
+    }
+
+    /// A row of a table.
+    pub fn row() -> Line {
+        Line { is_row: true, ..Line::default() }
     }
 
     /// A line with so many spaces and a marker in front, which were printed.
@@ -176,9 +182,9 @@ impl Line {
         self.is_verbatim
     }
 
-    /// Returns true when nothing of it was printed.
-    pub fn is_empty(&self) -> bool {
-        self.column == 0
+    /// Returns true for a row of a table.
+    pub fn is_row(&self) -> bool {
+        self.is_row
     }
 
     /// Adds white space, which is printed with the next word on the same line.

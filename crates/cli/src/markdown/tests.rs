@@ -132,3 +132,9 @@ fn without_styles_marks_stay() {
     let text = "# A **b**\n- `c`";
     assert_eq!(rendered(text, 80, false), "# A **b**\n• `c`");
 }
+
+#[test]
+fn a_bar_at_the_beginning_of_words_makes_no_table() {
+    assert_eq!(shown("# |x| y\nz\n", 80), "\x1b[1m|x|\x1b[0m \x1b[1my\x1b[0m\nz\n");
+    assert_eq!(rendered("## |x| y\nz\n", 80, false), "## |x| y\nz\n");
+}

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::thread;
 
 use serde_json::Value;
@@ -126,24 +127,31 @@ fn a_full_context_rolls_where_that_is_asked_for() {
     );
 }
 
+/// Types `lines` to a chat at a terminal, all at once, and waits for its good end.
+fn type_at_a_terminal(mut chat: Command, lines: &str) {
+    let (mut terminal, side) = terminal();
+    chat.env("TERM", "xterm").stdin(side.try_clone().unwrap()).stdout(side);
+    let child = chat.spawn().unwrap();
+    // It holds the terminal's other side open here.
+    drop(chat);
+    terminal.write_all(lines.as_bytes()).unwrap();
+    // Else what it prints has no room. The read fails once nobody has the other side open.
+    let shown = thread::spawn(move || {
+        let _ = terminal.read_to_end(&mut Vec::new());
+    });
+    let (code, _, error) = finish(child);
+    shown.join().unwrap();
+    assert_eq!(code, Some(0), "{error}");
+}
+
 #[test]
 fn what_is_typed_is_kept_for_later_chats_unless_that_is_off() {
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("state/ml-on-mlx/history");
     let typed = |arguments: &[&str], lines: &str| {
-        let (mut terminal, side) = terminal();
         let mut chat = command(&[&["chat", "-q", "-t", "0", "-n", "1"], arguments].concat());
-        chat.env("XDG_STATE_HOME", folder.path().join("state")).env("TERM", "xterm");
-        chat.stdin(side.try_clone().unwrap()).stdout(side);
-        let child = chat.spawn().unwrap();
-        drop(chat);
-        terminal.write_all(lines.as_bytes()).unwrap();
-        let shown = thread::spawn(move || {
-            let _ = terminal.read_to_end(&mut Vec::new());
-        });
-        let (code, _, error) = finish(child);
-        shown.join().unwrap();
-        assert_eq!(code, Some(0), "{error}");
+        chat.env("XDG_STATE_HOME", folder.path().join("state"));
+        type_at_a_terminal(chat, lines);
     };
     typed(&["--no-history"], "hidden\n/bye\n");
     assert!(!kept.exists());
@@ -158,21 +166,8 @@ fn what_is_typed_is_kept_for_later_chats_unless_that_is_off() {
 fn lines_that_come_at_once_at_a_terminal_are_turns_each() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.json");
-    let (mut terminal, side) = terminal();
-    let mut chat = command(&["chat", "-q", "-t", "0", "-n", "2"]);
-    chat.env("TERM", "xterm").stdin(side.try_clone().unwrap()).stdout(side);
-    let child = chat.spawn().unwrap();
-    // It holds the terminal's other side open here.
-    drop(chat);
     let lines = format!("one\ntwo\nthree\n/save {}\n/bye\n", path.display());
-    terminal.write_all(lines.as_bytes()).unwrap();
-    // Else what it prints has no room. The read fails once nobody has the other side open.
-    let shown = thread::spawn(move || {
-        let _ = terminal.read_to_end(&mut Vec::new());
-    });
-    let (code, _, error) = finish(child);
-    shown.join().unwrap();
-    assert_eq!(code, Some(0), "{error}");
+    type_at_a_terminal(command(&["chat", "-q", "-t", "0", "-n", "2"]), &lines);
     let saved: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let asked: Vec<_> =
         saved.as_array().unwrap().iter().filter(|message| message["role"] == "user").collect();

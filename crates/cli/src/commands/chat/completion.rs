@@ -81,11 +81,14 @@ fn files(typed: &str) -> Vec<Pair> {
             && (!name.starts_with('.') || beginning.starts_with('.'))
             // A terminal would obey them.
             && !name.contains(char::is_control);
+        if !is_wanted {
+            return None;
+        }
         if entry.path().is_dir() {
             name.push('/');
         }
         let replacement = format!("{folder}{name}");
-        is_wanted.then_some(Pair { display: name, replacement })
+        Some(Pair { display: name, replacement })
     };
     let mut pairs: Vec<Pair> = entries.filter_map(Result::ok).filter_map(pair).collect();
     pairs.sort_by(|one, other| one.display.cmp(&other.display));

@@ -24,12 +24,12 @@ impl History {
         History(path)
     }
 
-    /// The history in this user's folder for what programs remember; `None` without a home folder.
-    /// Its folder is made, for this user alone.
+    /// The history in this user's folder for what programs remember, with its entries; `None`
+    /// without a home folder. Its folder is made, for this user alone.
     ///
     /// # Errors
     /// A folder that cannot be made, or a file in it that cannot be read.
-    pub fn of_user() -> Result<Option<Self>> {
+    pub fn of_user() -> Result<Option<(Self, Vec<String>)>> {
         let home = std::env::home_dir();
         let Some(path) = place(std::env::var_os("XDG_STATE_HOME"), home) else { return Ok(None) };
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
@@ -37,9 +37,16 @@ impl History {
             let (folder, reason) = (folder.display(), reason(&error));
             Failure::Other(format!("{folder}: {reason}: --no-history keeps nothing"))
         })?;
-        let history = History(path);
-        history.entries()?;
-        Ok(Some(history))
+        History::at(path).read().map(Some)
+    }
+
+    /// It with its entries.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub fn read(self) -> Result<(Self, Vec<String>)> {
+        let entries = self.entries()?;
+        Ok((self, entries))
     }
 
     /// The entries, oldest first.

@@ -34,13 +34,13 @@ pub enum Typed {
 }
 
 impl Reader {
-    /// A line editor where both stdin and stdout are terminals, else plain lines. `history` keeps
-    /// what is typed at a terminal; without it that is forgotten.
+    /// A line editor where both stdin and stdout are terminals, else plain lines. `history`, which
+    /// comes with its entries, keeps what is typed at a terminal; without it that is forgotten.
     ///
     /// # Errors
     /// A terminal or a history file that cannot be used.
     pub fn open(
-        history: impl FnOnce() -> Result<Option<History>>,
+        history: impl FnOnce() -> Result<Option<(History, Vec<String>)>>,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
@@ -53,8 +53,8 @@ impl Reader {
         let typed = MemHistory::with_config(&config);
         let mut editor = Editor::with_history(config, typed).map_err(|error| terminal(&error))?;
         editor.set_helper(Some(Completion));
-        let history = history()?;
-        for entry in history.as_ref().map_or(Ok(Vec::new()), History::entries)? {
+        let (history, entries) = history()?.unzip();
+        for entry in entries.into_iter().flatten() {
             editor.add_history_entry(entry).map_err(|error| terminal(&error))?;
         }
         Ok(Reader::Terminal(Box::new(editor), history))

@@ -129,9 +129,10 @@ impl Server {
             return Err(Failure::Other(reason(&said)));
         }
         note(format_args!("serving {} at {}", model.display(), server.url));
+        let remote = Remote::new(&server.url, None, "", "");
         while server.process.try_wait().map_err(failed)?.is_none() {
             // It answers 503 as long as the model is loaded.
-            if Remote::new(&server.url, None, "", "").get("/health").is_ok() {
+            if remote.get("/health").is_ok() {
                 return Ok(server);
             }
             if signals.came() {

@@ -7,12 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::files;
 
 /// The variable with an API key. It is no flag, because other users of a machine see flags.
-const API_KEY: &str = "ML_SERVE_API_KEY";
-
-/// Returns true when a key is wanted.
-pub fn has_keys(args: &ServeArgs) -> bool {
-    args.api_key_file.is_some() || std::env::var_os(API_KEY).is_some_and(|key| !key.is_empty())
-}
+pub const API_KEY: &str = "ML_SERVE_API_KEY";
 
 /// The keys that `args` and the environment name; none: no key is wanted.
 ///

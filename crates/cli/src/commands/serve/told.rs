@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 
 use inference_core::ModelInfo;
-use inference_server::Models;
+use inference_server::{Config, Models};
 
-use super::access;
 use crate::args::{LogFormat, ServeArgs};
 use crate::bytes;
 use crate::output::{counted, note};
@@ -32,20 +31,20 @@ pub fn listening(args: &ServeArgs, facts: Vec<String>) -> impl FnOnce(SocketAddr
 }
 
 /// Lines about the model, and about the limits.
-pub fn of_model(name: &str, info: &ModelInfo, args: &ServeArgs, slots: usize) -> Vec<String> {
+pub fn of_model(config: &Config, info: &ModelInfo) -> Vec<String> {
     let (parameters, weights) =
         (bytes::parameters(info.num_parameters), bytes::human(info.weight_bytes));
     vec![
         format!(
-            "model   {name}: {}, {parameters} parameters, {weights}, {} on {}, context {}",
-            info.architecture, info.dtype, info.device, info.context_length
+            "model   {}: {}, {parameters} parameters, {weights}, {} on {}, context {}",
+            config.model, info.architecture, info.dtype, info.device, info.context_length
         ),
-        limits(args, slots),
+        limits(config),
     ]
 }
 
 /// Lines about several models, and about the limits.
-pub fn of_models(models: &Models, args: &ServeArgs, slots: usize) -> Vec<String> {
+pub fn of_models(models: &Models, config: &Config) -> Vec<String> {
     let names = models.entries.iter().map(|entry| match entry.at_start {
         true => format!("{} (at the start)", entry.name),
         false => entry.name.clone(),
@@ -54,12 +53,12 @@ pub fn of_models(models: &Models, args: &ServeArgs, slots: usize) -> Vec<String>
     vec![
         format!("models  {}; loaded when a request names them", names.join(", ")),
         format!("memory  {} for their weights", bytes::human(models.memory)),
-        limits(args, slots),
+        limits(config),
     ]
 }
 
-fn limits(args: &ServeArgs, slots: usize) -> String {
-    let (queue, keys) = (args.limits.queue, access::has_keys(args));
-    let access = if keys { "a key is wanted" } else { "no key is wanted" };
-    format!("limits  {} at once, {queue} may wait; {access}", counted(slots, "request"))
+fn limits(config: &Config) -> String {
+    let access = if config.keys.is_empty() { "no key is wanted" } else { "a key is wanted" };
+    let (slots, waiting) = (counted(config.slots, "request"), config.limits.waiting);
+    format!("limits  {slots} at once, {waiting} may wait; {access}")
 }

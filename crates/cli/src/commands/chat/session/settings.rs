@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser};
 
 use crate::args::SamplingArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure, Result};
 
 /// The options of answers, and what was changed of them.
 #[derive(Clone, Debug, Default)]
@@ -47,9 +47,7 @@ impl Settings {
         };
         let mut line = Line { sampling: self.sampling.clone() };
         line.try_update_from([&argument]).map_err(|error| {
-            let text = error.to_string();
-            let line = text.lines().next().unwrap_or_default();
-            let reason = line.trim_start_matches("error: ");
+            let reason = failure::reason_of_arguments(&error);
             Failure::Usage(format!("{reason}: /set alone lists the options"))
         })?;
         line.sampling.options()?;
