@@ -31,7 +31,16 @@ pub fn run(args: &[String]) -> Result<()> {
     python(&script, &sources.join("check.py"), &models, Some(&program))?;
 
     let mut library = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    library.args(["test", "--workspace", "--test", "parity", "--", "--nocapture", "real::"]);
+    library.args([
+        "test",
+        "--workspace",
+        "--test",
+        "parity",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "real::",
+    ]);
     library.env("ML_REAL_MODELS", &models).current_dir(root());
     if !library.status()?.success() {
         bail!("the library differs from the references: the test above says where");

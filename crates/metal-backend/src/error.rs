@@ -21,6 +21,14 @@ pub(crate) enum Error {
     Model(String),
 }
 
+/// The three of the known names that are most like `name`, the nearest first.
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let mut names = known.to_vec();
+    names.sort_by_cached_key(|known| strsim::damerau_levenshtein(name, known));
+    names.truncate(3);
+    names
+}
+
 impl Error {
     /// A fault of the model's files.
     pub(crate) fn model(reason: impl Into<String>) -> Self {

@@ -73,7 +73,9 @@ fn open_work(file: &File, lines: &[Line]) -> Vec<Violation> {
             Some(word) => *word,
             None if has_word(&line.code, "todo!") => "todo!",
             None if has_word(&line.code, "unimplemented!") => "unimplemented!",
-            None if line.code.contains("#[ignore") && !is_for_a_gpu(file, index) => "#[ignore]",
+            None if line.code.contains("#[ignore") && !is_run_by_another(file, index) => {
+                "#[ignore]"
+            }
             None => return None,
         };
         let message = format!("open `{what}`; {OPEN_WORK_REMEDY}");
@@ -82,12 +84,15 @@ fn open_work(file: &File, lines: &[Line]) -> Vec<Violation> {
     found.collect()
 }
 
-/// How a test is ignored that `cargo xtask gpu-tests` runs.
-const IGNORED_WITHOUT_A_GPU: &str = r#"#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]"#;
+/// How tests are ignored that another command runs.
+const RUN_BY_ANOTHER: [&str; 2] = [
+    r#"#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]"#,
+    r#"#[ignore = "needs published checkpoints: cargo xtask real-models"]"#,
+];
 
-/// Returns true for an ignored test on a line that `cargo xtask gpu-tests` runs.
-fn is_for_a_gpu(file: &File, line: usize) -> bool {
-    file.text.lines().nth(line).is_some_and(|line| line.trim() == IGNORED_WITHOUT_A_GPU)
+/// Returns true for an ignored test on a line that another command runs.
+fn is_run_by_another(file: &File, line: usize) -> bool {
+    file.text.lines().nth(line).is_some_and(|line| RUN_BY_ANOTHER.contains(&line.trim()))
 }
 
 fn unsafe_code(file: &File, lines: &[Line]) -> Vec<Violation> {
@@ -204,7 +209,9 @@ mod tests {
             let part = code.split(['(', ']', ' ']).next().unwrap();
             Tree::new().with("a.rs", &format!("//! A.\n{code}\n")).expect(&[("a.rs:2", part)]);
         }
-        Tree::new().with("a.rs", &format!("//! A.\n{IGNORED_WITHOUT_A_GPU}\n")).expect(&[]);
+        for ignored in RUN_BY_ANOTHER {
+            Tree::new().with("a.rs", &format!("//! A.\n{ignored}\n")).expect(&[]);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
     stablelm, starcoder2,
 };
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest};
 use crate::layers::Decoder;
 use crate::weights::Weights;
 
@@ -148,16 +148,8 @@ pub(crate) fn model_type(config: &Config) -> Result<&'static str> {
         }
         Error::model(format!(
             "config.json: architecture `{name}` is not known; nearest are {}; known are {}",
-            nearest(name).join(", "),
+            nearest(name, &ARCHITECTURES).join(", "),
             ARCHITECTURES.join(", ")
         ))
     })
-}
-
-/// The three names that are most like `name`, the nearest first.
-fn nearest(name: &str) -> Vec<&'static str> {
-    let mut names = ARCHITECTURES.to_vec();
-    names.sort_by_cached_key(|known| strsim::damerau_levenshtein(name, known));
-    names.truncate(3);
-    names
 }

@@ -108,6 +108,15 @@ impl Checkpoint {
 
     /// Replaces all tensors by those that `change` makes of them, in F32.
     pub fn with_all(self, change: impl FnOnce(Vec<Tensor>) -> Vec<Tensor>) -> Checkpoint {
+        self.rewritten(|all| change(all).into_iter().map(Tensor::in_f32).collect())
+    }
+
+    /// Replaces each tensor by those that `change` makes of it, in types of their own.
+    pub fn with_bytes(self, change: impl Fn(Tensor) -> Vec<Bytes>) -> Checkpoint {
+        self.rewritten(|all| all.into_iter().flat_map(change).collect())
+    }
+
+    fn rewritten(self, change: impl FnOnce(Vec<Tensor>) -> Vec<Bytes>) -> Checkpoint {
         let path = self.folder.path().join("model.safetensors");
         let file = fs::read(&path).expect("the weights are there");
         let tensors = SafeTensors::deserialize(&file).expect("weights");
@@ -116,27 +125,7 @@ impl Checkpoint {
             shape: tensor.shape().to_vec(),
             values: floats(&tensor),
         });
-        let written: Vec<Bytes> =
-            change(tensors.collect()).into_iter().map(Tensor::in_f32).collect();
-        let views = written.iter().map(|Bytes { name, dtype, shape, bytes }| {
-            let view = TensorView::new(*dtype, shape.clone(), bytes);
-            (name, view.expect("values of the shape"))
-        });
-        let bytes = safetensors::serialize(views, None).expect("weights");
-        fs::write(path, bytes).expect("the folder takes the file");
-        self
-    }
-
-    /// Replaces each tensor by those that `change` makes of it, in types of their own.
-    pub fn with_bytes(self, change: impl Fn(Tensor) -> Vec<Bytes>) -> Checkpoint {
-        let path = self.folder.path().join("model.safetensors");
-        let file = fs::read(&path).expect("the weights are there");
-        let tensors = SafeTensors::deserialize(&file).expect("weights");
-        let tensors = tensors.iter().flat_map(|(name, tensor)| {
-            let values = floats(&tensor);
-            change(Tensor { name: name.to_owned(), shape: tensor.shape().to_vec(), values })
-        });
-        let written: Vec<Bytes> = tensors.collect();
+        let written = change(tensors.collect());
         let views = written.iter().map(|Bytes { name, dtype, shape, bytes }| {
             let view = TensorView::new(*dtype, shape.clone(), bytes);
             (name, view.expect("values of the shape"))

@@ -15,7 +15,7 @@ const F32_TOLERANCE: f64 = 2e-3;
 /// The mean distance from float32 in f16, which a file gets by default.
 const F16_TOLERANCE: f64 = 0.03;
 
-/// The same in bf16, which Gemma's files get: their values are too large for f16.
+/// The mean distance from float32 in bf16. Gemma's files get it, whose values f16 does not hold.
 const BF16_TOLERANCE: f64 = 0.1;
 
 /// The prompts whose greedy tokens are compared here.
@@ -95,11 +95,10 @@ fn agrees(folder: &Path, name: &str) {
 }
 
 #[test]
+#[ignore = "needs published checkpoints: cargo xtask real-models"]
 fn published_files_say_what_the_reference_says() {
-    let Some(folder) = std::env::var_os("ML_REAL_MODELS").map(PathBuf::from) else {
-        println!("skipped: `cargo xtask real-models` fetches what this needs");
-        return;
-    };
+    let folder = std::env::var_os("ML_REAL_MODELS").expect("it names the folder of checkpoints");
+    let folder = PathBuf::from(folder);
     for name in ["smollm2", "gemma3"] {
         agrees(&folder, name);
     }

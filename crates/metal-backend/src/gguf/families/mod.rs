@@ -14,7 +14,7 @@ mod sparse;
 
 use super::metadata::Family;
 use super::reader::{Header, Value, shown};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest};
 
 const FAMILIES: [&[Family]; 10] = [
     &llama::FAMILIES,
@@ -41,10 +41,10 @@ pub(super) fn of(header: &Header) -> Result<&'static Family> {
     let all = || FAMILIES.iter().copied().flatten();
     all().find(|family| family.name == name).ok_or_else(|| {
         let names: Vec<&str> = all().map(|family| family.name).collect();
+        let name = shown(name);
         Error::model(format!(
-            "has the architecture `{}`; {} work in GGUF, others as folders of safetensors",
-            shown(name),
-            names.join(", ")
+            "has the architecture `{name}`; nearest of those that work in GGUF are {}; others work as folders of safetensors",
+            nearest(&name, &names).join(", ")
         ))
     })
 }
