@@ -144,7 +144,7 @@ impl Shape {
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
-    pub fn norm(&self, w: &Weights, name: &str, size: i32) -> Result<RmsNorm> {
+    fn norm(&self, w: &Weights, name: &str, size: i32) -> Result<RmsNorm> {
         self.norms.norm(w, name, size, self.rms_norm_eps)
     }
 
@@ -213,14 +213,32 @@ impl Shape {
         mixer: impl Into<Mixer>,
         mlp: FeedForward,
     ) -> Result<Block> {
+        let names = [
+            "input_layernorm",
+            "post_attention_layernorm",
+            "pre_feedforward_layernorm",
+            "post_feedforward_layernorm",
+        ];
+        self.sandwich_block_named(w, names, mixer, mlp)
+    }
+
+    /// A block like [`sandwich_block`](Self::sandwich_block), whose norms are called `names`:
+    /// before and behind the mixer, before and behind the network.
+    pub fn sandwich_block_named(
+        &self,
+        w: &Weights,
+        names: [&str; 4],
+        mixer: impl Into<Mixer>,
+        mlp: FeedForward,
+    ) -> Result<Block> {
         let norm = |name| self.norm(w, name, self.hidden_size).map(Some);
         Ok(Block {
-            input_norm: norm("input_layernorm")?,
+            input_norm: norm(names[0])?,
             mixer: mixer.into(),
-            mixer_out_norm: norm("post_attention_layernorm")?,
-            mlp_norm: norm("pre_feedforward_layernorm")?,
+            mixer_out_norm: norm(names[1])?,
+            mlp_norm: norm(names[2])?,
             mlp,
-            mlp_out_norm: norm("post_feedforward_layernorm")?,
+            mlp_out_norm: norm(names[3])?,
             residual: Residual::Sum,
             ending: Ending::default(),
             kernels: w.kernels(),

@@ -152,16 +152,27 @@ impl Moe {
     /// `x`, `[b, l, size]`, by the experts that the router chooses where it sees `seen`,
     /// `[b, l, hidden_size]`: as `x`.
     pub fn routed(&self, x: &Array, seen: &Array) -> Result<Array> {
+        let logits = match self.on_cuda(x) {
+            Some(_) => self.router.forward_fused(seen, Fusion::default())?,
+            None => {
+                let [b, l, hidden] = seen.dims()?;
+                self.router.forward(&ops::reshape(seen, &[b * l, hidden])?)?
+            }
+        };
+        self.routed_by(x, &logits)
+    }
+
+    /// `x`, `[b, l, size]`, by the experts that the router's `logits`, `[…, experts]`, choose: as
+    /// `x`.
+    pub fn routed_by(&self, x: &Array, logits: &Array) -> Result<Array> {
         if let Some(network) = self.on_cuda(x) {
-            let logits = self.router.forward_fused(seen, Fusion::default())?;
             let y = self
-                .with_chosen(&logits, x.dtype(), |of| cuda::experts(x, &network, of, None, None))?;
+                .with_chosen(logits, x.dtype(), |of| cuda::experts(x, &network, of, None, None))?;
             return self.down_proj.all(y);
         }
         let [b, l, size] = x.dims()?;
         let x = ops::reshape(x, &[b * l, size])?;
-        let [_, _, hidden] = seen.dims()?;
-        let logits = self.router.forward(&ops::reshape(seen, &[b * l, hidden])?)?;
+        let logits = ops::reshape(logits, &[b * l, -1])?;
         let (indices, weights) = self.routing.route(&logits, self.experts_per_token, x.dtype())?;
         // [t, e, size]
         let y = if self.down_proj.prefers_order() && indices.size() >= SORT_FROM {

@@ -27,14 +27,14 @@ pub(crate) enum PlainActivation {
 /// xIELU: a parabola above 0, and below it an exponential beside a line.
 #[derive(Debug)]
 pub(crate) struct Xielu {
-    /// `[1]` or a scalar: the parabola's factor is its softplus.
-    pub alpha_p: Array,
-    /// `[1]` or a scalar: the exponential's factor is `beta` and its softplus.
-    pub alpha_n: Array,
-    /// A scalar: the slope at 0.
-    pub beta: Array,
-    /// A scalar: what is nearer to 0 from below counts as this in the exponential.
-    pub eps: Array,
+    /// The parabola's factor.
+    parabola: Array,
+    /// The exponential's factor.
+    exponential: Array,
+    /// The slope at 0.
+    slope: Array,
+    /// The number nearest to 0 from below that the exponential is given.
+    eps: Array,
 }
 
 impl PlainMlp {
@@ -58,18 +58,32 @@ impl PlainMlp {
 }
 
 impl Xielu {
+    /// The activation of a checkpoint's parameters: `alpha_p` and `alpha_n`, `[1]` or scalars, and
+    /// the scalars `beta` and `eps`.
+    pub fn new([alpha_p, alpha_n, beta, eps]: [Array; 4]) -> Result<Xielu> {
+        let wide = |array: &Array| ops::astype(array, Dtype::F32);
+        let slope = wide(&beta)?;
+        let own = Xielu {
+            parabola: softplus(&wide(&alpha_p)?)?,
+            exponential: ops::add(&slope, &softplus(&wide(&alpha_n)?)?)?,
+            eps: wide(&eps)?,
+            slope,
+        };
+        [&own.parabola, &own.exponential, &own.eps, &own.slope]
+            .into_iter()
+            .try_for_each(Array::eval)?;
+        Ok(own)
+    }
+
     /// The activation of `x`, computed in F32.
     fn of(&self, x: &Array) -> Result<Array> {
-        let wide = |array: &Array| ops::astype(array, Dtype::F32);
-        let (values, beta, eps) = (wide(x)?, wide(&self.beta)?, wide(&self.eps)?);
+        let values = ops::astype(x, Dtype::F32)?;
         let one = Array::scalar(1.0, Dtype::F32)?;
         let zero = Array::scalar(0.0, Dtype::F32)?;
-        let alpha_p = softplus(&wide(&self.alpha_p)?)?;
-        let alpha_n = ops::add(&beta, &softplus(&wide(&self.alpha_n)?)?)?;
-        let line = ops::multiply(&beta, &values)?;
-        let above = ops::multiply(&alpha_p, &ops::multiply(&values, &values)?)?;
-        let grown = ops::subtract(&ops::exp(&ops::minimum(&values, &eps)?)?, &one)?;
-        let below = ops::multiply(&ops::subtract(&grown, &values)?, &alpha_n)?;
+        let line = ops::multiply(&self.slope, &values)?;
+        let above = ops::multiply(&self.parabola, &ops::multiply(&values, &values)?)?;
+        let grown = ops::subtract(&ops::exp(&ops::minimum(&values, &self.eps)?)?, &one)?;
+        let below = ops::multiply(&ops::subtract(&grown, &values)?, &self.exponential)?;
         let is_above = ops::greater(&values, &zero)?;
         let y = ops::add(&ops::where_(&is_above, &above, &below)?, &line)?;
         ops::astype(&y, x.dtype())

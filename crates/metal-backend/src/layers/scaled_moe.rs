@@ -25,7 +25,7 @@ impl ScaledMoe {
         // The sigmoid of the largest logit: that of a higher one is higher.
         let score = ops::sigmoid(&ops::astype(&ops::max(&logits, -1, true)?, Dtype::F32)?)?;
         let seen = ops::multiply(x, &ops::astype(&score, x.dtype())?)?;
-        let y = self.moe.routed(&seen, x)?;
+        let y = self.moe.routed_by(&seen, &logits)?;
         self.moe.kernels.sum(&y, &self.shared.forward(x, Fusion::default())?)
     }
 }

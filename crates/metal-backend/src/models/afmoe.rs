@@ -5,8 +5,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{
-    Attention, Block, Decoder, Ending, FeedForward, Moe, OutputGate, Residual, Routing, Score,
-    ScoredRouting, SharedExpert,
+    Attention, Decoder, FeedForward, Moe, OutputGate, Routing, Score, ScoredRouting, SharedExpert,
 };
 use crate::shape::{AttentionParts, ExpertNames, Experts, NormSpan, Shape, activation, windows};
 use crate::weights::Weights;
@@ -24,7 +23,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let windows = windows(config, layers, Some(window), |index| (index + 1) % every != 0)?;
     let dense = config.opt_index("num_dense_layers")?.unwrap_or(1) as usize;
     let mixture = Mixture::read(config)?;
-    let (hidden, eps) = (shape.hidden_size, shape.rms_norm_eps);
+    let hidden = shape.hidden_size;
     let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
         let parts = AttentionParts {
             qkv_bias: bias,
@@ -47,18 +46,13 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             true => shape.mlp(&mlp, mixture.activation, false)?,
             false => mixture.feed_forward(&shape, &mlp)?,
         };
-        let norm = |name| w.rms_norm(name, hidden, eps).map(Some);
-        Ok(Block {
-            input_norm: norm("input_layernorm")?,
-            mixer: attention.into(),
-            mixer_out_norm: norm("post_attention_layernorm")?,
-            mlp_norm: norm("pre_mlp_layernorm")?,
-            mlp,
-            mlp_out_norm: norm("post_mlp_layernorm")?,
-            residual: Residual::Sum,
-            ending: Ending::default(),
-            kernels: w.kernels(),
-        })
+        let names = [
+            "input_layernorm",
+            "post_attention_layernorm",
+            "pre_mlp_layernorm",
+            "post_mlp_layernorm",
+        ];
+        shape.sandwich_block_named(w, names, attention, mlp)
     })?;
     let is_scaled = config.opt_flag("mup_enabled")?.unwrap_or(false);
     let decoder = Decoder { embed_scale: is_scaled.then(|| f64::from(hidden).sqrt()), ..decoder };

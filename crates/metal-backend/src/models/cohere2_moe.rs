@@ -4,12 +4,9 @@
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{
-    Around, Block, Decoder, Ending, FeedForward, Moe, Residual, Routing, Score, ScoredRouting,
-    SharedExpert,
-};
+use crate::layers::{Decoder, FeedForward, Moe, Routing, Score, ScoredRouting, SharedExpert};
 use crate::shape::{
-    AttentionParts, ExpertNames, Experts, Shape, activation, sparse_layers, windows,
+    AttentionParts, ExpertNames, Experts, Norms, Shape, activation, sparse_layers, windows,
 };
 use crate::weights::Weights;
 
@@ -23,11 +20,14 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         ("num_experts_per_tok", 2),
     ]);
     // Where it has an epsilon of its own, norms are around zero.
-    let (eps, around) = match config.opt_positive("rms_norm_eps")? {
-        Some(eps) => (eps as f32, Around::Zero),
-        None => (config.opt_positive("layer_norm_eps")?.unwrap_or(1e-5) as f32, Around::Mean),
+    let (rms_norm_eps, norms) = match config.opt_positive("rms_norm_eps")? {
+        Some(eps) => (eps as f32, Norms::Rms),
+        None => {
+            let eps = config.opt_positive("layer_norm_eps")?.unwrap_or(1e-5) as f32;
+            (eps, Norms::Layer { has_bias: false })
+        }
     };
-    let shape = Shape { rms_norm_eps: eps, ..Shape::read(config)? };
+    let shape = Shape { rms_norm_eps, norms, ..Shape::read(config)? };
     let layers = shape.num_hidden_layers;
     let rope =
         RopeConfig { pairs: RopePairs::Neighbours, ..config.rope("sliding_attention", 10_000.0)? };
@@ -49,22 +49,9 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             true => mixture.feed_forward(&shape, &mlp)?,
             false => shape.mlp_of(&mlp, dense_inner, mixture.activation, false)?.into(),
         };
-        let norm = w.rms_norm("input_layernorm", shape.hidden_size, eps)?.around(around);
-        Ok(Block {
-            input_norm: Some(norm),
-            mixer: shape.attention(&w.at("self_attn"), rope, parts)?.into(),
-            mixer_out_norm: None,
-            mlp_norm: None,
-            mlp,
-            mlp_out_norm: None,
-            residual: Residual::Parallel,
-            ending: Ending::default(),
-            kernels: w.kernels(),
-        })
+        shape.parallel_block(w, shape.attention(&w.at("self_attn"), rope, parts)?, mlp)
     })?;
-    let norm = decoder.norm.around(around);
     let decoder = Decoder {
-        norm,
         logit_scale: Some(scale),
         intermediate_size: decoder.intermediate_size.max(dense_inner),
         ..decoder

@@ -12,10 +12,12 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let shape = &glm.shape;
     shape.decoder(config, w, &w.at("model"), |w, _| {
         let mlp = shape.fused_mlp(&w.at("mlp"), glm.activation)?;
-        let mut block = shape.pre_norm_block(w, glm.attention(&w.at("self_attn"))?, mlp)?;
-        let norm = |name| shape.norm(w, name, shape.hidden_size);
-        block.mixer_out_norm = Some(norm("post_self_attn_layernorm")?);
-        block.mlp_out_norm = Some(norm("post_mlp_layernorm")?);
-        Ok(block)
+        let names = [
+            "input_layernorm",
+            "post_self_attn_layernorm",
+            "post_attention_layernorm",
+            "post_mlp_layernorm",
+        ];
+        shape.sandwich_block_named(w, names, glm.attention(&w.at("self_attn"))?, mlp)
     })
 }

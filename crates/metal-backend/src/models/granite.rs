@@ -22,7 +22,7 @@ pub(super) fn load_windowed(config: &Config, w: &Weights) -> Result<Decoder> {
 fn build(config: &Config, w: &Weights, granite: &Granite) -> Result<Decoder> {
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let mlp_bias = config.opt_flag("mlp_bias")?.unwrap_or(false);
-    granite.decoder(config, w, |w, _| granite.shape.mlp(&w.at("mlp"), act, mlp_bias))
+    granite.decoder(config, w, |w| granite.shape.mlp(&w.at("mlp"), act, mlp_bias))
 }
 
 /// Granite's sizes, factors and attention, whatever the feed-forward networks are.
@@ -85,7 +85,7 @@ impl Granite {
     }
 
     /// Builds the model whose parts are under `w`. `feed_forward` builds the network of the block
-    /// under a cursor, by its index.
+    /// under a cursor.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
@@ -93,10 +93,10 @@ impl Granite {
         &self,
         config: &Config,
         w: &Weights,
-        feed_forward: impl Fn(&Weights, usize) -> Result<FeedForward>,
+        feed_forward: impl Fn(&Weights) -> Result<FeedForward>,
     ) -> Result<Decoder> {
         let decoder = self.shape.decoder(config, w, &w.at("model"), |w, index| {
-            let mlp = feed_forward(w, index)?;
+            let mlp = feed_forward(w)?;
             let block = self.shape.pre_norm_block(w, self.attention(w, index)?, mlp)?;
             Ok(Block { residual: Residual::Scaled(self.residual), ..block })
         })?;

@@ -34,7 +34,7 @@ fn build(config: &Config, w: &Weights, granite: &Granite, shared: i32) -> Result
     let act = activation(config, "hidden_act", Activation::Silu)?;
     let experts = Experts::read(config, ["num_local_experts", "num_experts"])?;
     let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
-    let decoder = granite.decoder(config, w, |w, _| {
+    let decoder = granite.decoder(config, w, |w| {
         let sparse = w.at("block_sparse_moe");
         let (gate_up, down_proj) = experts.linears(&sparse, ExpertNames::PROJ, [hidden, inner])?;
         let beside = || {

@@ -4,7 +4,7 @@
 use crate::config::{Config, RopeConfig, RopePairs, RopeScaling};
 use crate::error::{Error, Result};
 use crate::kernels::Activation;
-use crate::layers::{Attention, Block, Decoder, Ending, Mixer, OutputGate, Residual};
+use crate::layers::{Attention, Decoder, Mixer, OutputGate};
 use crate::shape::{AttentionParts, ExpertNames, NormSpan, Shape};
 use crate::weights::Weights;
 
@@ -36,19 +36,12 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
             true => ExpertNames::PROJ,
             false => ExpertNames::NUMBERED,
         };
-        let norm = |name| w.rms_norm(name, shape.hidden_size, shape.rms_norm_eps);
-        let behind = |name| has_norms_behind.then(|| norm(name)).transpose();
-        Ok(Block {
-            input_norm: Some(norm("operator_norm")?),
-            mixer,
-            mixer_out_norm: behind("post_operator_norm")?,
-            mlp_norm: Some(norm("ffn_norm")?),
-            mlp: shape.mlp_named(&feed, names, inner, Activation::Silu, false)?.into(),
-            mlp_out_norm: behind("post_ffn_norm")?,
-            residual: Residual::Sum,
-            ending: Ending::default(),
-            kernels: w.kernels(),
-        })
+        let mlp = shape.mlp_named(&feed, names, inner, Activation::Silu, false)?.into();
+        if !has_norms_behind {
+            return shape.pre_norm_block_named(w, ["operator_norm", "ffn_norm"], mixer, mlp);
+        }
+        let names = ["operator_norm", "post_operator_norm", "ffn_norm", "post_ffn_norm"];
+        shape.sandwich_block_named(w, names, mixer, mlp)
     })
 }
 

@@ -44,7 +44,7 @@ fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Decoder> {
             qkv_bias: bias,
             o_bias: bias,
             window: kinds.chunks[index],
-            in_chunks: true,
+            in_chunks: kinds.chunks[index].is_some(),
             position_scale: scale.filter(|_| !has_rope),
             ..AttentionParts::PLAIN
         };

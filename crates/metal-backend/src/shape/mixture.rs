@@ -164,6 +164,7 @@ impl Mixture {
         self.experts.widen_beside(decoder, self.inner, self.shared.unwrap_or(0))
     }
 }
+
 /// For each layer, whether it has experts: by `mlp_layer_types` where the config has them, else
 /// every `moe_layer_freq`-th one from `first_k_dense_replace` on.
 pub(crate) fn sparse_layers(config: &Config, layers: i32) -> Result<Vec<bool>> {

@@ -81,12 +81,13 @@ impl Shape {
                     Some([]) => w.tensor(name, &[]),
                     _ => w.tensor(name, &[1]),
                 };
-                PlainActivation::Xielu(Box::new(Xielu {
-                    alpha_p: slope("alpha_p")?,
-                    alpha_n: slope("alpha_n")?,
-                    beta: w.tensor("beta", &[])?,
-                    eps: w.tensor("eps", &[])?,
-                }))
+                let own = [
+                    slope("alpha_p")?,
+                    slope("alpha_n")?,
+                    w.tensor("beta", &[])?,
+                    w.tensor("eps", &[])?,
+                ];
+                PlainActivation::Xielu(Box::new(Xielu::new(own)?))
             }
         };
         Ok(FeedForward::from(PlainMlp { up, down, activation }))
