@@ -62,10 +62,15 @@ impl Xielu {
     /// the scalars `beta` and `eps`.
     pub fn new([alpha_p, alpha_n, beta, eps]: [Array; 4]) -> Result<Xielu> {
         let wide = |array: &Array| ops::astype(array, Dtype::F32);
+        // Where only shapes are looked at, tensors have no values.
+        let factor = |alpha: &Array| match alpha.shape() {
+            [0] => wide(alpha),
+            _ => softplus(&wide(alpha)?),
+        };
         let slope = wide(&beta)?;
         let own = Xielu {
-            parabola: softplus(&wide(&alpha_p)?)?,
-            exponential: ops::add(&slope, &softplus(&wide(&alpha_n)?)?)?,
+            parabola: factor(&alpha_p)?,
+            exponential: ops::add(&slope, &factor(&alpha_n)?)?,
             eps: wide(&eps)?,
             slope,
         };
