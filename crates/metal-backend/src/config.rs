@@ -38,6 +38,11 @@ impl Config {
         }
     }
 
+    /// Its file and place in it, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The keys that it has.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.fields.keys().map(String::as_str)

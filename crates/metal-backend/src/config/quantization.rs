@@ -1,7 +1,7 @@
 //! The config's entry for packed weights.
 
 use mlx_ffi::{QuantMode, Quantization};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Config;
 use crate::error::{Error, Result};
@@ -10,6 +10,17 @@ use crate::error::{Error, Result};
 const KEYS: [&str; 2] = ["quantization", "quantization_config"];
 /// The keys that say how a module is packed.
 const PARTS: [&str; 3] = ["mode", "bits", "group_size"];
+
+/// The methods of vendors whose tensors are read as MLX's.
+pub(crate) const VENDORS: [&str; 7] = [
+    "awq",
+    "gptq",
+    "compressed-tensors",
+    "modelopt",
+    "fbgemm_fp8",
+    "auto-round",
+    "intel/auto-round",
+];
 
 /// The object that speaks of packed weights. It is borrowed: it may have an entry for each of
 /// thousands of modules, and is asked for each of them.
@@ -38,6 +49,23 @@ impl Config {
             }
             _ => self.usual(&packed).map(Some),
         }
+    }
+
+    /// The config with an entry of MLX's for each of these packed modules; that of the first one
+    /// is that of modules without an entry.
+    pub fn with_packings<'a>(
+        mut self,
+        modules: impl Iterator<Item = (&'a str, Quantization)>,
+    ) -> Config {
+        let entry = |way: Quantization| json!({"group_size": way.group_size, "bits": way.bits, "mode": way.mode.as_str()});
+        let mut modules = modules.peekable();
+        let Some((_, first)) = modules.peek().copied() else { return self };
+        let mut all = entry(first);
+        for (path, way) in modules.filter(|(_, way)| *way != first) {
+            all[path] = entry(way);
+        }
+        self.fields.insert(KEYS[0].to_owned(), all);
+        self
     }
 
     /// The checkpoint's own quantisation, for reports.
@@ -75,9 +103,12 @@ impl Config {
             // What it packs are experts (gpt-oss), and they are as MLX packs them.
             Some("mxfp4") => Ok(packed(Some("mxfp4"))),
             Some("fp8") => about.fp8_fields().map(|()| None),
+            // Their tensors are given out as MLX's, and tell how they are packed.
+            Some(method) if VENDORS.contains(&method) => Ok(None),
             Some(method) => Err(Error::model(format!(
-                "{}: `quantization_config` has `quant_method` `{method}`, which is not one of MLX's; convert the checkpoint to MLX's format",
-                self.name
+                "{}: `quantization_config` has `quant_method` `{method}`; known are fp8, mxfp4, {}; take the checkpoint in one of these or unpacked",
+                self.name,
+                VENDORS.join(", ")
             ))),
         }
     }

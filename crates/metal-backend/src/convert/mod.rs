@@ -87,6 +87,7 @@ pub(crate) fn quantise(
     let config = Config::parse("config.json", &text).map_err(|error| error.at(source))?;
     let family = family(&config).map_err(|error| error.at(source))?;
     let checkpoint = Checkpoint::open(&files)?;
+    let config = config.with_packings(checkpoint.of_vendors());
     check_head(&files, &config, &checkpoint).map_err(|error| error.at(source))?;
     let plan =
         Plan::new(family, &config, &checkpoint, options).map_err(|error| error.at(source))?;

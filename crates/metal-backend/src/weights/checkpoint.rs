@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mlx_ffi::Dtype;
+use mlx_ffi::{Dtype, Quantization};
 
 use super::source::TensorHeader;
+use super::vendors::as_of_mlx;
 use crate::error::Result;
 use crate::files::ModelFiles;
 
@@ -23,16 +24,19 @@ impl Checkpoint {
     /// Reads and checks the headers.
     ///
     /// # Errors
-    /// As [`ModelFiles::headers`].
+    /// As [`ModelFiles::headers`]; a vendor's packing that is not read, or does not fit.
     pub fn open(files: &ModelFiles) -> Result<Checkpoint> {
-        let (files, headers) = (files.clone(), files.headers()?);
-        Ok(Checkpoint { files, headers, is_unwanted: Arc::default() })
+        let headers = as_of_mlx(files, files.headers()?);
+        let headers = headers.map_err(|error| error.at(&files.folder()))?;
+        Ok(Checkpoint { files: files.clone(), headers, is_unwanted: Arc::default() })
     }
 
     /// The type of most floats of 16 and more bits; BF16 where there are none.
     pub fn float_dtype(&self) -> Dtype {
         let count = |dtype: Dtype| -> u64 {
-            let of = self.headers.values().filter(|header| header.dtype == dtype && !header.is_fp8);
+            let is_stored = |header: &TensorHeader| !header.is_fp8 && !header.has_any_dtype();
+            let of = self.headers.values();
+            let of = of.filter(|header| header.dtype == dtype && is_stored(header));
             of.map(TensorHeader::elements).sum()
         };
         // Of equals the last one.
@@ -54,6 +58,13 @@ impl Checkpoint {
         let headers = self.headers.into_iter();
         let under = |(name, header): (String, TensorHeader)| Some((named(&name, &header)?, header));
         Checkpoint { headers: headers.filter_map(under).collect(), ..self }
+    }
+
+    /// The packings of modules whose codes are a vendor's, by their paths.
+    pub fn of_vendors(&self) -> impl Iterator<Item = (&str, Quantization)> {
+        self.headers.iter().filter_map(|(name, header)| {
+            Some((name.strip_suffix(".weight")?, header.quantization()?))
+        })
     }
 
     /// Stops reading weights with an error once the flag says that nobody waits for them.

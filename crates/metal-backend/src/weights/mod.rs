@@ -10,6 +10,7 @@ mod random;
 mod shards;
 mod source;
 mod tensors;
+mod vendors;
 
 pub(crate) use adapter::Adapter;
 pub(crate) use checkpoint::Checkpoint;

@@ -1,12 +1,14 @@
 //! The weight files of a model: which they are, and that their headers are sound.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
-use mlx_ffi::{Array, Dtype};
+use mlx_ffi::{Array, Dtype, Quantization};
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
@@ -18,6 +20,33 @@ use crate::gguf::GgufTensor;
 
 /// The header of a safetensors file; the largest released ones take a few MiB.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
+
+/// Makes a tensor of others as it is read.
+pub(super) trait Make: Debug + Send + Sync {
+    /// The bytes of all of it, where numbers are given out as `dtype`.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn bytes(&self, files: &ModelFiles, dtype: Dtype) -> Result<Vec<u8>>;
+
+    /// Returns true for one that is given out in any type of floats.
+    fn has_any_dtype(&self) -> bool;
+
+    /// The packing of the matrix whose codes it is.
+    fn quantization(&self) -> Option<Quantization>;
+}
+
+/// The maker of a tensor, which is equal to itself alone.
+#[derive(Clone, Debug)]
+struct Made(Arc<dyn Make>);
+
+impl PartialEq for Made {
+    fn eq(&self, other: &Made) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Made {}
 
 /// A tensor's entry in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +63,8 @@ pub(crate) struct TensorHeader {
     bytes: Range<u64>,
     /// The part that is read, where that is not all; `shape` is that of the part then.
     pub(super) part: Option<Part>,
+    /// It lies in no file as it is, but is made of others.
+    made: Option<Made>,
 }
 
 impl TensorHeader {
@@ -47,7 +78,35 @@ impl TensorHeader {
             file: String::new(),
             bytes: 0..0,
             part: None,
+            made: None,
         }
+    }
+
+    /// One that is made of others as it is read.
+    pub(super) fn made(shape: &[i32], dtype: Dtype, by: Arc<dyn Make>) -> TensorHeader {
+        let header = TensorHeader::of(shape, dtype);
+        let bytes = 0..header.bytes_as(None);
+        TensorHeader { bytes, made: Some(Made(by)), ..header }
+    }
+
+    /// The packing of the matrix whose codes it is, where its maker knows.
+    pub fn quantization(&self) -> Option<Quantization> {
+        self.made.as_ref()?.0.quantization()
+    }
+
+    /// Returns true for one that is made in the type in which it is asked for.
+    pub fn has_any_dtype(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.0.has_any_dtype())
+    }
+
+    /// The tensor in this type, where it is made in any.
+    pub(super) fn in_dtype(&self, dtype: Dtype) -> TensorHeader {
+        let header = self.clone();
+        if !self.has_any_dtype() {
+            return header;
+        }
+        let bytes = 0..self.whole().bytes_as(Some(dtype));
+        TensorHeader { dtype, bytes, ..header }
     }
 
     /// The file that holds it.
@@ -168,6 +227,13 @@ impl ModelFiles {
     /// A file that cannot be read, or that changed since its header was read.
     pub fn read_tensor(&self, tensor: &TensorHeader) -> Result<Array> {
         let TensorHeader { dtype, shape, file, bytes, part, .. } = tensor;
+        if let Some(made) = &tensor.made {
+            let all = made.0.bytes(self, *dtype)?;
+            let size = tensor.elements() as usize * dtype.size();
+            let segments = part.as_ref().map(|part| part.segments(bytes.start, dtype.size()));
+            let segments = segments.unwrap_or_else(|| vec![(bytes.start, size)]);
+            return of_segments(&all, 0, &segments, shape, *dtype);
+        }
         let path = self.path(file);
         let segments = part.as_ref().map(|part| part.segments(bytes.start, dtype.size()));
         match self {
@@ -226,6 +292,7 @@ fn of_gguf(tensor: &GgufTensor) -> TensorHeader {
         file: String::new(),
         bytes: tensor.start..tensor.start + tensor.bytes,
         part: None,
+        made: None,
     }
 }
 
@@ -260,8 +327,9 @@ impl Header {
                 let file = file.to_owned();
                 let is_fp8 = info.dtype == safetensors::Dtype::F8_E4M3;
                 let is_e8m0 = info.dtype == safetensors::Dtype::F8_E8M0;
-                let part = None;
-                let header = TensorHeader { dtype, is_fp8, is_e8m0, shape, file, bytes, part };
+                let (part, made) = (None, None);
+                let header =
+                    TensorHeader { dtype, is_fp8, is_e8m0, shape, file, bytes, part, made };
                 Ok((name.clone(), header))
             })
             .collect()

@@ -361,7 +361,7 @@ impl Weights {
         if self.shared.is_unwanted.load(Ordering::Relaxed) {
             return Err(Error::model("the load was given up"));
         }
-        let array = files.read_tensor(header)?;
+        let array = files.read_tensor(&header.in_dtype(dtype))?;
         let array = if array.dtype() == dtype { array } else { ops::astype(&array, dtype)? };
         // One at a time, so that a converted weight and its source are never held for all.
         array.eval()?;
@@ -446,28 +446,6 @@ impl Weights {
             Some((_, all)) => *all += parameters,
             None => packed.push((way, parameters)),
         }
-    }
-
-    /// The config's entry for this module, else what the tensors' shapes say.
-    fn quantization(&self, columns: i32) -> Result<Quantization> {
-        if let Some(quantization) = self.shared.config.quantization(&self.prefix)? {
-            return Ok(quantization);
-        }
-        let left = self.shared.left.borrow();
-        let last = |name: &str| left.get(&self.name(name))?.shape.last().copied();
-        let inferred = last("weight").zip(last("scales")).and_then(|(packed, groups)| {
-            let group_size = columns.checked_div(groups)?;
-            let bits = i32::try_from(i64::from(packed) * 32 / i64::from(columns)).ok()?;
-            let mode = mlx_ffi::QuantMode::Affine;
-            Some(Quantization { mode, bits, group_size })
-        });
-        let quantization = inferred.filter(|found| found.validate().is_ok());
-        quantization.ok_or_else(|| {
-            Error::model(format!(
-                "`{}` has scales, but config.json says nothing of its quantisation and the shapes fit none",
-                self.prefix
-            ))
-        })
     }
 
     /// The model's type: the one that the user asked for, else that of most of the checkpoint's

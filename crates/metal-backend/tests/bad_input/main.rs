@@ -15,6 +15,7 @@ mod gguf;
 mod options;
 mod quantization;
 mod text_files;
+mod vendors;
 mod weight_files;
 
 use std::path::Path;

@@ -132,9 +132,9 @@ fn an_entry_of_one_module_is_checked_too() {
 
 #[test]
 fn a_checkpoint_of_another_library_is_refused_by_its_method() {
-    let other = json!({"quant_method": "gptq", "bits": 4, "group_size": 128});
+    let other = json!({"quant_method": "bitsandbytes", "load_in_4bit": true});
     let checkpoint = Checkpoint::qwen3().config("quantization_config", other);
-    refused(&checkpoint, &["config.json", "`gptq`", "convert the checkpoint"]);
+    refused(&checkpoint, &["config.json", "`bitsandbytes`", "awq, gptq"]);
 }
 
 #[test]

@@ -72,6 +72,21 @@ impl Checkpoint {
         Checkpoint { folder }
     }
 
+    /// A small Llama in a vendor's packing.
+    pub fn vendor(name: &str) -> Checkpoint {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let models = root().join("models/vendors");
+        for (from, to) in [
+            (root().join("tokenizers/qwen/tokenizer.json"), "tokenizer.json"),
+            (models.join("shared.safetensors"), "model-shared.safetensors"),
+            (models.join(name).join("config.json"), "config.json"),
+            (models.join(name).join("packed.safetensors"), "model-packed.safetensors"),
+        ] {
+            fs::copy(from, folder.path().join(to)).expect("the fixture is there");
+        }
+        Checkpoint { folder }
+    }
+
     /// The language part by itself: the config under `text_config`, and its tensors' names.
     fn bare(self) -> Checkpoint {
         let path = self.folder.path().join("config.json");

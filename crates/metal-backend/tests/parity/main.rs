@@ -29,3 +29,4 @@ mod real;
 mod released;
 mod rounded;
 mod sampling;
+mod vendors;

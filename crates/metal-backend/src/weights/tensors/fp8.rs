@@ -110,7 +110,8 @@ impl Fp8Scales {
         let one_each =
             (!leading.is_empty() && scale.shape == leading).then_some(Fp8Scales::Of(whole));
         let one = || scale.shape.iter().all(|&dim| dim == 1).then_some(Fp8Scales::One);
-        format.block.and_then(of).or_else(|| of(whole)).or(one_each).or_else(one)
+        let each_row = || of([1, *columns]);
+        format.block.and_then(of).or_else(|| of(whole)).or(one_each).or_else(each_row).or_else(one)
     }
 
     /// Unpacks the floats of 8 bits `bytes` with their `scales`, which are floats or exponents of

@@ -1,9 +1,9 @@
-//! Matrices that are packed as they are read.
+//! Matrices that are packed, or that are packed as they are read.
 
 use mlx_ffi::{QuantMode, Quantization, Quantized, quantize};
 
 use super::Weights;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::Matrix;
 
 impl Weights {
@@ -39,5 +39,33 @@ impl Weights {
         let Quantized { weight, scales, biases, .. } = quantize(&weight, quantization)?;
         mlx_ffi::eval_all([&weight, &scales].into_iter().chain(&biases))?;
         Ok(Matrix::Quantized(Quantized { weight, scales, biases, quantization }))
+    }
+
+    /// The config's entry for this module, else what the tensors' shapes say.
+    pub(super) fn quantization(&self, columns: i32) -> Result<Quantization> {
+        if let Some(quantization) = self.shared.config.quantization(&self.prefix)? {
+            return Ok(quantization);
+        }
+        let left = self.shared.left.borrow();
+        let last = |name: &str| left.get(&self.name(name))?.shape.last().copied();
+        let inferred = last("weight").zip(last("scales")).and_then(|(packed, groups)| {
+            let group_size = columns.checked_div(groups)?;
+            let bits = i32::try_from(i64::from(packed) * 32 / i64::from(columns)).ok()?;
+            let are_floats = left.get(&self.name("scales"))?.dtype.is_float();
+            let mode = match (are_floats, bits, group_size) {
+                (true, ..) => QuantMode::Affine,
+                (false, 4, 16) => QuantMode::Nvfp4,
+                (false, 4, _) => QuantMode::Mxfp4,
+                (false, ..) => QuantMode::Mxfp8,
+            };
+            Some(Quantization { mode, bits, group_size })
+        });
+        let quantization = inferred.filter(|found| found.validate().is_ok());
+        quantization.ok_or_else(|| {
+            Error::model(format!(
+                "`{}` has scales, but config.json says nothing of its quantisation and the shapes fit none",
+                self.prefix
+            ))
+        })
     }
 }
