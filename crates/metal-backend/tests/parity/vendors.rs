@@ -11,8 +11,10 @@ use crate::fixtures::{
     Checkpoint, distance, first_logits, greedy, ids, json, numbers, root, run, token_ids,
 };
 
-/// How a case's matrices are given out: mode, bits and columns of a scale; `None`: in 16 bits.
-const CASES: [(&str, Option<(&str, usize, usize)>); 20] = [
+/// The packing of a case's matrices: mode, bits and columns of a scale; `None`: in 16 bits.
+type Way = Option<(&'static str, usize, usize)>;
+
+const CASES: [(&str, Way); 20] = [
     ("awq", Some(("affine", 4, 128))),
     ("awq-asym", Some(("affine", 4, 32))),
     ("gptq", Some(("affine", 4, 128))),

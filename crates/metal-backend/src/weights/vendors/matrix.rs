@@ -107,7 +107,9 @@ impl Packed {
             Layout::Fp4 | Layout::Fp8 => Form::Values,
             _ if self.order.is_some() || !matches!(self.bits, 2 | 3 | 4 | 8) => Form::Values,
             _ => {
-                let fits = |size: &usize| self.group % size == 0 && self.columns % size == 0;
+                let fits = |size: &usize| {
+                    self.group.is_multiple_of(*size) && self.columns.is_multiple_of(*size)
+                };
                 GROUPS.into_iter().find(fits).map_or(Form::Values, Form::Affine)
             }
         }
@@ -188,44 +190,40 @@ impl Packed {
 
     /// The codes that stand for 0, `[rows, groups]`.
     fn zeros(&self, files: &ModelFiles) -> Result<Vec<f32>> {
-        let (rows, groups, bits) = (self.rows, self.groups(), self.bits);
-        let mut all = vec![(1 << (bits - 1)) as f32; rows * groups];
-        let (header, at): (_, Box<dyn Fn(&[u32], usize, usize) -> u32>) = match &self.zeros {
-            Zeros::Middle => return Ok(all),
+        let (rows, groups) = (self.rows, self.groups());
+        let middle = (1 << (self.bits - 1)) as f32;
+        let header = match &self.zeros {
+            Zeros::Middle => return Ok(vec![middle; rows * groups]),
             Zeros::Signed(header) => {
                 let array = files.read_tensor(header)?;
-                let zero = |byte: &u8| f32::from(*byte as i8) + (1 << (bits - 1)) as f32;
+                let zero = |byte: &u8| f32::from(*byte as i8) + middle;
                 return Ok(array.read_bytes(|bytes| bytes.iter().map(zero).collect())?);
             }
-            Zeros::Awq(header) => {
-                let place = |row: usize| OF_AWQ.iter().position(|of| *of == row % 8).unwrap_or(0);
-                let at = move |words: &[u32], row: usize, group: usize| {
-                    let word = words[group * (rows / 8) + row / 8];
-                    word >> (4 * place(row)) & 15
-                };
-                (header, Box::new(at))
-            }
-            Zeros::Turned { header, is_one_less } => {
-                let (more, mask) = (u32::from(*is_one_less), u32::MAX >> (32 - bits));
-                let at = move |words: &[u32], row: usize, group: usize| {
-                    let words = &words[group * (rows * bits / 32)..];
-                    (code(words, row, bits) + more) & mask
-                };
-                (header, Box::new(at))
-            }
-            Zeros::Rows(header) => {
-                let each = 32 / bits;
-                let at = move |words: &[u32], row: usize, group: usize| {
-                    code(&words[row / each * groups + group..], row % each, bits)
-                };
-                (header, Box::new(at))
-            }
+            Zeros::Awq(header) | Zeros::Rows(header) | Zeros::Turned { header, .. } => header,
         };
         let words = words(&files.read_tensor(header)?)?;
-        for (index, zero) in all.iter_mut().enumerate() {
-            *zero = at(&words, index / groups, index % groups) as f32;
+        let at = |index: usize| self.zero(&words, index / groups, index % groups) as f32;
+        Ok((0..rows * groups).map(at).collect())
+    }
+
+    /// The code that stands for 0 in the `words` of such codes.
+    fn zero(&self, words: &[u32], row: usize, group: usize) -> u32 {
+        let bits = self.bits;
+        match &self.zeros {
+            Zeros::Awq(_) => {
+                let nibble = OF_AWQ.iter().position(|of| *of == row % 8).unwrap_or(0);
+                words[group * (self.rows / 8) + row / 8] >> (4 * nibble) & 15
+            }
+            Zeros::Turned { is_one_less, .. } => {
+                let words = &words[group * (self.rows * bits / 32)..];
+                (code(words, row, bits) + u32::from(*is_one_less)) & (u32::MAX >> (32 - bits))
+            }
+            Zeros::Rows(_) => {
+                let each = 32 / bits;
+                code(&words[row / each * self.groups() + group..], row % each, bits)
+            }
+            Zeros::Middle | Zeros::Signed(_) => 0,
         }
-        Ok(all)
     }
 
     /// Its values, `[rows, columns]`.

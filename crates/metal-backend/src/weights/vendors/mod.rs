@@ -211,7 +211,7 @@ impl Module<'_> {
             Some(shape) => self.columns(&shape, rows)?,
             None => words * 32 / self.method.bits.first().copied().unwrap_or(4) as usize,
         };
-        let bits = if columns == 0 { 0 } else { words * 32 / columns };
+        let bits = (words * 32).checked_div(columns).unwrap_or(0);
         if !matches!(bits, 2 | 4 | 8) || columns * bits != words * 32 {
             let expected =
                 format!("codes of 2, 4 or 8 bits, found {words} words for {columns} columns");
