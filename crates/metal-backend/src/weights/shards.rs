@@ -131,8 +131,24 @@ impl ModelFiles {
         })[..]
         {
             [only] => Ok(vec![only.clone()]),
-            _ => Err(load(&self.folder(), "no file `model*.safetensors` is in the folder")),
+            _ => Err(load(&self.folder(), no_weights(&names))),
         }
+    }
+}
+
+/// The lack of weights among files of these `names`, with what can be done about it.
+fn no_weights(names: &[String]) -> String {
+    const PICKLED: [&str; 3] = [".bin", ".pth", ".pt"];
+    let is_pickled = |name: &&String| {
+        let is_named = name.starts_with("pytorch_model") || name.starts_with("consolidated");
+        is_named && PICKLED.iter().any(|end| name.ends_with(end))
+    };
+    let lack = "no file `model*.safetensors` is in the folder";
+    match names.iter().find(is_pickled) {
+        None => lack.to_owned(),
+        Some(pickled) => format!(
+            "{lack}; `{pickled}` is pickled, which is not read: save it with transformers, `AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder)`"
+        ),
     }
 }
 

@@ -14,6 +14,7 @@ mod convert;
 mod gguf;
 mod options;
 mod quantization;
+mod released;
 mod text_files;
 mod vendors;
 mod weight_files;
