@@ -77,7 +77,8 @@ pub struct Cli {
     #[arg(short = 'V', long)]
     pub version: bool,
     /// Fetch a model that is named and not here without a question
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, env = "ML_YES",
+          value_parser = clap::builder::FalseyValueParser::new())]
     pub yes: bool,
     /// The command; `None` beside `--version`.
     #[command(subcommand)]

@@ -6,10 +6,11 @@ mod progress;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use hub::{Name, Planned, Pull, Pulled, Settings};
+use hub::{Name, Patience, Planned, Pull, Pulled, Settings};
 
 use crate::bytes::human;
 use crate::failure::{Failure, Result};
+use crate::nearest::explained;
 use crate::output::printable;
 use crate::ranks;
 use progress::Progress;
@@ -21,6 +22,9 @@ struct Wish {
     yes: bool,
     quiet: bool,
 }
+
+/// How often the hub is asked for the list of files that a question is about.
+const QUESTION_TRIES: u32 = 2;
 
 static WISH: OnceLock<Wish> = OnceLock::new();
 
@@ -44,7 +48,7 @@ pub fn fetch(pull: &Pull<'_>, name: &Name, quiet: bool) -> Result<Pulled> {
     if let Some(progress) = &progress {
         progress.finish(pulled.is_ok());
     }
-    Ok(pulled?)
+    pulled.map_err(|error| explained(error, name))
 }
 
 /// Fetches `name`, which is not here, where `--yes` or the person at the terminal wants that.
@@ -58,10 +62,17 @@ pub fn fetch_if_wanted(name: &Name, settings: &Settings) -> Result<Option<Pulled
     if settings.offline || ranks::from_environment()?.is_some() {
         return Ok(None);
     }
-    let pull = Pull::new(settings);
     let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let is_wanted = yes || asks && is_wanted(name, &pull.plan(name)?)?;
-    is_wanted.then(|| fetch(&pull, name, quiet)).transpose()
+    let is_wanted = yes || asks && is_wanted(name, &planned(name, settings)?)?;
+    is_wanted.then(|| fetch(&Pull::new(settings), name, quiet)).transpose()
+}
+
+/// The files of `name` that would come. A person waits for them, so that a hub that does not answer
+/// is given up soon.
+fn planned(name: &Name, settings: &Settings) -> Result<Vec<Planned>> {
+    let patience = Patience { tries: QUESTION_TRIES, ..Patience::default() };
+    let pull = Pull { patience, ..Pull::new(settings) };
+    pull.plan(name).map_err(|error| explained(error, name))
 }
 
 /// The answer of the person at the terminal.

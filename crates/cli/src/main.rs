@@ -20,6 +20,7 @@ mod interrupt;
 mod json;
 mod markdown;
 mod names;
+mod nearest;
 mod output;
 mod pictures;
 mod ranks;

@@ -2,50 +2,45 @@
 
 use std::path::{Path, PathBuf};
 
-use hub::{Cache, Error, KNOWN, Name, Settings};
+use hub::{Cache, Error, Name, Settings, known_as};
 
 use crate::failure::{Failure, Result};
 use crate::fetching::fetch_if_wanted;
+use crate::nearest::{nearest, nearest_pulled, question};
 
-/// Beginnings of a model's address, which its name may have in front.
-const ADDRESSES: [&str; 4] =
-    ["https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"];
-/// The most short names that an error tells, and how many letters may be others in them.
-const NEAREST: usize = 3;
-const OTHER_LETTERS: usize = 3;
+/// Endings of files that are models, or parts of one.
+const FILES: [&str; 2] = [".gguf", ".safetensors"];
 
 /// A model's name, its address on the hub, or the short name of a well-known model, as
 /// `qwen3-0.6b` or `qwen3:0.6b`.
 ///
 /// # Errors
-/// A text that is none.
+/// A text that is none, with the names that are most like it.
 pub fn parse(text: &str) -> Result<Name> {
-    let known = KNOWN.iter().find(|known| known.alias == short(text));
-    let path = ADDRESSES.iter().find_map(|address| text.strip_prefix(address)).unwrap_or(text);
-    let name = known.map_or(path, |known| known.repository).parse();
-    name.map_err(|error: Error| {
-        let nearest = nearest(text);
-        let hint = match nearest.is_empty() {
+    let refused = |error: Error| {
+        let names = nearest(text);
+        let hint = match names.is_empty() {
             true => "`ml models` lists short names".to_owned(),
-            false => format!("is it {}? `ml models` lists all", nearest.join(", ")),
+            false => format!("is it {}? `ml models` lists all", names.join(", ")),
         };
         Failure::Usage(format!("{error} ({hint})"))
-    })
+    };
+    if let Some(known) = known_as(text) {
+        return known.repository.parse().map_err(refused);
+    }
+    let settings = Settings::from_env();
+    let endpoint = settings.as_ref().map_or("https://huggingface.co", |found| &found.endpoint);
+    Name::from_address(text, endpoint).map_err(refused)
 }
 
-/// `text` as short names are written.
-fn short(text: &str) -> String {
-    text.to_lowercase().replace(':', "-")
-}
-
-/// The short names that are most like `text`, the nearest first.
-fn nearest(text: &str) -> Vec<&'static str> {
-    let short = short(text);
-    let distance = |alias: &str| strsim::damerau_levenshtein(&short, alias);
-    let mut near: Vec<_> = KNOWN.iter().map(|known| (distance(known.alias), known.alias)).collect();
-    near.retain(|(distance, _)| *distance <= OTHER_LETTERS);
-    near.sort_unstable();
-    near.into_iter().take(NEAREST).map(|(_, alias)| alias).collect()
+/// Returns true for what is written as the path of a file or folder, and no name.
+fn is_path(text: &str) -> bool {
+    // Behind the hub's address, a file has more parts.
+    let is_file = text.matches('/').count() < 2 && !text.contains(':');
+    let small = text.to_ascii_lowercase();
+    text.starts_with(['/', '.', '~'])
+        || text.ends_with('/') && !text.contains("://")
+        || is_file && FILES.iter().any(|ending| small.ends_with(ending))
 }
 
 /// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is no
@@ -53,12 +48,16 @@ fn nearest(text: &str) -> Vec<&'static str> {
 /// where that is wanted.
 ///
 /// # Errors
-/// A name that is neither a folder nor in the cache; one that is nearly a short name; as
+/// A name that is neither a folder nor in the cache; one that is nearly another one; as
 /// [`fetch_if_wanted`].
 pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
-    let Some(text) = model.to_str().filter(|_| !model.exists()) else { return Ok(None) };
+    let Some(text) = model.to_str().filter(|text| !is_path(text) && !model.exists()) else {
+        return Ok(None);
+    };
     let name = match parse(text) {
         Ok(name) => name,
+        // An address is no folder.
+        Err(error) if text.contains("://") => return Err(error),
         Err(error) if !text.contains('/') && !nearest(text).is_empty() => return Err(error),
         Err(_) => return Ok(None),
     };
@@ -74,14 +73,22 @@ pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
             if let Some(pulled) = fetched {
                 return Ok(Some((name, pulled.model)));
             }
-            let model = model.display();
-            let reason = format!(
-                "there is no folder {model}, and {error}: `ml pull {model}` or `--yes` fetches it"
-            );
-            Err(Failure::Other(reason))
+            Err(missing(text, &name, &error))
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The failure of `text`, which names a model that is not here.
+fn missing(text: &str, name: &Name, error: &Error) -> Failure {
+    let question = question(&nearest_pulled(&name.repository()));
+    // An address is no folder.
+    let folder = match text.contains("://") {
+        true => String::new(),
+        false => format!("there is no folder {text}, and "),
+    };
+    let reason = format!("{folder}{error}{question}: `ml pull {text}` or `--yes` fetches it");
+    Failure::Other(reason)
 }
 
 /// The folder of the model that is asked for, or else that the environment's `variable` names.
@@ -111,7 +118,7 @@ mod tests {
         for text in ["qwen3-0.6b", "qwen3:0.6b", "Qwen3-0.6B"] {
             assert_eq!(parse(text).unwrap().repository(), "mlx-community/Qwen3-0.6B-4bit");
         }
-        for text in ["https://huggingface.co/org/name", "hf.co/org/name", "org/name"] {
+        for text in ["https://huggingface.co/org/name/tree/main", "hf.co/org/name", "org/name"] {
             assert_eq!(parse(text).unwrap().to_string(), "org/name");
         }
         assert_eq!(parse("hf.co/org/name:Q4_K_M").unwrap().file(), Some("Q4_K_M"));
@@ -119,12 +126,32 @@ mod tests {
 
     #[test]
     fn what_is_nearly_a_short_name_is_told_the_nearest() {
-        for text in ["qwen3-0.7b", "Qwen3:0.7B"] {
+        for text in ["qwen3-0.7b", "Qwen3:0.7B", "qwen3:0.6b-q8_0"] {
             let error = pulled(Path::new(text)).unwrap_err().to_string();
             assert!(error.contains("is it qwen3-0.6b"), "{error}");
         }
-        // Anything else may be a folder that is missing.
-        assert_eq!(pulled(Path::new("my-own-finetune-of-something")).unwrap(), None);
-        assert_eq!(pulled(Path::new("/no/such/folder")).unwrap(), None);
+        let error = pulled(Path::new("https://huggingface.co/datasets/a/b")).unwrap_err();
+        assert!(error.to_string().contains("of a data set"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_as_a_path_is_one() {
+        for text in [
+            "my-own-finetune-of-something",
+            "/no/such/folder",
+            "./org/name",
+            "../name",
+            "~/models/name",
+            "org/name/",
+            "models/fox.gguf",
+            "fox.GGUF",
+            "models/fox.safetensors",
+            "a/b/c",
+        ] {
+            assert_eq!(pulled(Path::new(text)).unwrap(), None, "{text}");
+        }
+        for text in ["org/name", "https://hf.co/org/name/", "hf.co/org/name/blob/main/x.gguf"] {
+            assert!(!is_path(text), "{text}");
+        }
     }
 }

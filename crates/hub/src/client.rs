@@ -17,6 +17,9 @@ const MOST_REDIRECTS: usize = 8;
 /// The hub's own words are told up to so many letters.
 const MOST_TOLD: usize = 300;
 
+/// The beginning of the reason where a repository is not there, or not for who asks.
+const UNKNOWN: &str = "the hub has no such repository, or does not show it to you: check the name; where it is private";
+
 /// How long a hub that does not answer, or breaks off, is asked again.
 #[derive(Clone, Debug)]
 pub struct Patience {
@@ -253,7 +256,11 @@ impl Client {
             _ => {
                 let message = header("x-error-message").map(|m| m.get(..MOST_TOLD).unwrap_or(m));
                 let reason = self.refusal(name, status, header("x-error-code"), message);
-                Trouble::Fatal(Error::Refused { name: name.to_string(), reason })
+                let name = name.to_string();
+                Trouble::Fatal(match reason.starts_with(UNKNOWN) {
+                    true => Error::Unknown { name, reason },
+                    false => Error::Refused { name, reason },
+                })
             }
         }
     }
@@ -282,7 +289,6 @@ impl Client {
     ) -> String {
         let (endpoint, repository) = (&self.endpoint, name.repository());
         let invalid = message.is_some_and(|message| message.contains("Invalid credentials"));
-        let unknown = "the hub has no such repository, or does not show it to you: check the name; where it is private";
         match (status, code) {
             (_, Some("GatedRepo")) => format!(
                 "its owners let in only who asked: ask at {endpoint}/{repository}, and set HF_TOKEN to a token of \
@@ -298,9 +304,9 @@ impl Client {
                 "the hub does not know the token: set HF_TOKEN to one of {endpoint}/settings/tokens, or unset it"
             ),
             (401, _) | (404, Some("RepoNotFound")) if self.token.is_some() => {
-                format!("{unknown}, set HF_TOKEN to a token that may read it")
+                format!("{UNKNOWN}, set HF_TOKEN to a token that may read it")
             }
-            (401, _) | (404, Some("RepoNotFound")) => format!("{unknown}, set HF_TOKEN"),
+            (401, _) | (404, Some("RepoNotFound")) => format!("{UNKNOWN}, set HF_TOKEN"),
             (403, _) => format!(
                 "the hub forbids it ({}): ask for access at {endpoint}/{repository}",
                 message.unwrap_or("403")

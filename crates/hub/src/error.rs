@@ -50,7 +50,15 @@ pub enum Error {
         /// The model.
         name: String,
     },
-    /// The hub does not let us have it, or does not have it.
+    /// The hub does not have it, or denies that it has.
+    #[error("{name}: {reason}")]
+    Unknown {
+        /// The model.
+        name: String,
+        /// The remedy.
+        reason: String,
+    },
+    /// The hub does not let us have it.
     #[error("{name}: {reason}")]
     Refused {
         /// The model.

@@ -1,187 +1,235 @@
-//! A short table of well-known models, with short names and what they take.
+//! Well-known models: short names, what they take, and what they do.
 
-/// A model that its makers published, converted by mlx-community.
-///
-/// Its sizes are those of the makers' `config.json`. What follows from them leaves norms and biases
-/// out, less than a hundredth, so that a download may differ by as much.
-#[derive(Clone, Copy, Debug)]
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+/// The table, a model a line: families together, those of now first.
+const TABLE: &str = include_str!("known.json");
+
+/// Bytes of a number in 16 bits, as keys and values are held.
+const NUMBER: u64 = 2;
+
+/// A model of the table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Known {
     /// The short name.
-    pub alias: &'static str,
+    pub name: &'static str,
+    /// Further short names, such as the tags that Ollama has for it.
+    #[serde(default)]
+    pub also: Vec<&'static str>,
     /// `ORG/NAME`.
     pub repository: &'static str,
     /// The `model_type`.
     pub architecture: &'static str,
-    /// Bits that a weight takes, with its share of the group's scale and offset.
-    pub bits: f64,
-    sizes: Sizes,
+    /// Weights, by their count, those of towers that see included.
+    pub parameters: u64,
+    /// Weights that a token is computed with, by their count; `None`: all of them.
+    active: Option<u64>,
+    /// Size of the weights in bytes: as the repository lists them, or by their count and bits.
+    #[serde(rename = "weights")]
+    pub weight_bytes: u64,
+    /// `[layers, key and value heads, their size]` of attention that sees everything. Of latent
+    /// attention, the size is half of the latent.
+    kv: Option<[u64; 3]>,
+    /// `[layers, heads, their size, positions]` of attention with a window.
+    window: Option<[u64; 4]>,
+    /// Its abilities, the main one first.
+    pub does: Vec<Ability>,
+    /// True for a model to begin with, of those of its size.
+    #[serde(default, rename = "pick")]
+    is_pick: bool,
 }
 
-/// A decoder's sizes, as `config.json` has them.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    layers: u64,
-    hidden: u64,
-    /// Of one expert, where there are several.
-    intermediate: u64,
-    /// 1 without a mixture.
-    experts: u64,
-    heads: u64,
-    kv_heads: u64,
-    head_dim: u64,
-    vocabulary: u64,
-    /// Tables of embeddings: 1 where the output shares the input's, else 2.
-    tables: u64,
+/// An ability of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ability {
+    /// It answers.
+    Chat,
+    /// It sees pictures.
+    Vision,
+    /// It calls tools.
+    Tools,
+    /// It thinks before it answers.
+    Thinking,
+    /// It makes vectors of texts.
+    Embedding,
+    /// It scores pairs of texts.
+    Reranking,
+    /// It writes down speech.
+    Transcription,
+}
+
+impl Ability {
+    /// Its name, as in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ability::Chat => "chat",
+            Ability::Vision => "vision",
+            Ability::Tools => "tools",
+            Ability::Thinking => "thinking",
+            Ability::Embedding => "embedding",
+            Ability::Reranking => "reranking",
+            Ability::Transcription => "transcription",
+        }
+    }
 }
 
 impl Known {
-    /// The weights' count.
-    pub fn parameters(&self) -> u64 {
-        let Sizes {
-            layers,
-            hidden,
-            intermediate,
-            experts,
-            heads,
-            kv_heads,
-            head_dim,
-            vocabulary,
-            tables,
-        } = self.sizes;
-        let attention = 2 * hidden * head_dim * (heads + kv_heads);
-        let router = if experts > 1 { hidden * experts } else { 0 };
-        let feed_forward = 3 * hidden * intermediate * experts + router;
-        tables * vocabulary * hidden + layers * (attention + feed_forward)
+    /// The weights' count with which each token is computed: of a mixture of experts, a part.
+    pub fn active_parameters(&self) -> u64 {
+        self.active.unwrap_or(self.parameters)
     }
 
-    /// Size of the weights in bytes.
-    pub fn weight_bytes(&self) -> u64 {
-        (self.parameters() as f64 * self.bits / 8.0) as u64
-    }
-
-    /// Bytes of the keys and values of one position in 16 bits.
-    ///
-    /// Layers with a window keep fewer positions.
+    /// Bytes that keys and values take for each further position.
     pub fn kv_bytes_per_token(&self) -> u64 {
-        4 * self.sizes.layers * self.sizes.kv_heads * self.sizes.head_dim
+        self.kv.map_or(0, |[layers, heads, size]| 2 * NUMBER * layers * heads * size)
     }
 
     /// About what it takes to answer within `context` tokens: weights, keys and values, and a tenth
     /// of both for what is computed.
     pub fn need_bytes(&self, context: u64) -> u64 {
-        let held = self.weight_bytes() + context * self.kv_bytes_per_token();
+        let windows = self.window.map_or(0, |[layers, heads, size, positions]| {
+            2 * NUMBER * layers * heads * size * positions.min(context)
+        });
+        let held = self.weight_bytes + context * self.kv_bytes_per_token() + windows;
         held + held / 10
     }
-}
 
-/// 4 bits in groups of 64, each with a scale and an offset in 16 bits.
-const FOUR: f64 = 4.5;
+    /// Returns true when `name` is one of its short names: `qwen3-0.6b`, also written as the tag
+    /// `qwen3:0.6b`, in any case.
+    fn is_called(&self, name: &str) -> bool {
+        let name = short(name);
+        self.short_names().any(|own| own == name)
+    }
 
-/// Sizes in the order of [`Sizes`], without experts.
-const fn dense(sizes: [u64; 8]) -> Sizes {
-    let [layers, hidden, intermediate, heads, kv_heads, head_dim, vocabulary, tables] = sizes;
-    Sizes {
-        layers,
-        hidden,
-        intermediate,
-        experts: 1,
-        heads,
-        kv_heads,
-        head_dim,
-        vocabulary,
-        tables,
+    /// All of its short names.
+    pub fn short_names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.also.iter().copied())
     }
 }
 
-const fn four(
-    alias: &'static str,
-    repository: &'static str,
-    architecture: &'static str,
-    sizes: Sizes,
-) -> Known {
-    Known { alias, repository, architecture, bits: FOUR, sizes }
+/// All of the table.
+pub fn known() -> &'static [Known] {
+    static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+        serde_json::from_str(TABLE)
+            .expect("the table is part of the program, and its tests read it")
+    });
+    &KNOWN
 }
 
-/// The table, from small to large in each family.
-#[rustfmt::skip]
-pub const KNOWN: &[Known] = &[
-    four("qwen3-0.6b", "mlx-community/Qwen3-0.6B-4bit", "qwen3", dense([28, 1024, 3072, 16, 8, 128, 151_936, 1])),
-    four("qwen3-1.7b", "mlx-community/Qwen3-1.7B-4bit", "qwen3", dense([28, 2048, 6144, 16, 8, 128, 151_936, 1])),
-    four("qwen3-4b", "mlx-community/Qwen3-4B-4bit", "qwen3", dense([36, 2560, 9728, 32, 8, 128, 151_936, 1])),
-    four("qwen3-8b", "mlx-community/Qwen3-8B-4bit", "qwen3", dense([36, 4096, 12_288, 32, 8, 128, 151_936, 2])),
-    four("qwen3-14b", "mlx-community/Qwen3-14B-4bit", "qwen3", dense([40, 5120, 17_408, 40, 8, 128, 151_936, 2])),
-    four("qwen3-30b-a3b", "mlx-community/Qwen3-30B-A3B-4bit", "qwen3_moe", Sizes {
-        experts: 128, ..dense([48, 2048, 768, 32, 4, 128, 151_936, 2])
-    }),
-    four("qwen3-32b", "mlx-community/Qwen3-32B-4bit", "qwen3", dense([64, 5120, 25_600, 64, 8, 128, 151_936, 2])),
-    four("llama3.2-1b", "mlx-community/Llama-3.2-1B-Instruct-4bit", "llama",
-        dense([16, 2048, 8192, 32, 8, 64, 128_256, 1])),
-    four("llama3.2-3b", "mlx-community/Llama-3.2-3B-Instruct-4bit", "llama",
-        dense([28, 3072, 8192, 24, 8, 128, 128_256, 1])),
-    four("llama3.1-8b", "mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", "llama",
-        dense([32, 4096, 14_336, 32, 8, 128, 128_256, 2])),
-    four("mistral-7b", "mlx-community/Mistral-7B-Instruct-v0.3-4bit", "mistral",
-        dense([32, 4096, 14_336, 32, 8, 128, 32_768, 2])),
-    four("gemma3-1b", "mlx-community/gemma-3-1b-it-4bit", "gemma3_text",
-        dense([26, 1152, 6912, 4, 1, 256, 262_144, 1])),
-    four("phi4-mini", "mlx-community/Phi-4-mini-instruct-4bit", "phi3",
-        dense([32, 3072, 8192, 24, 8, 128, 200_064, 1])),
-    four("smollm3-3b", "mlx-community/SmolLM3-3B-4bit", "smollm3",
-        dense([36, 2048, 11_008, 16, 4, 128, 128_256, 1])),
-    // Its experts have 4.25 bits and the rest has 8.5: this is their mean.
-    Known {
-        alias: "gpt-oss-20b", repository: "mlx-community/gpt-oss-20b-MXFP4-Q8", architecture: "gpt_oss", bits: 4.616,
-        sizes: Sizes { experts: 32, ..dense([24, 2880, 2880, 64, 8, 64, 201_088, 2]) },
-    },
-];
+/// The model with this short name, or tag.
+pub fn known_as(name: &str) -> Option<&'static Known> {
+    known().iter().find(|known| known.is_called(name))
+}
+
+/// The best of the models to begin with that answers within `context` tokens and `memory` bytes,
+/// and computes each token with `most_active` weights at most.
+///
+/// A mixture of experts counts as a dense model of the geometric mean of all of its weights and of
+/// those that a token is computed with.
+pub fn recommended(memory: u64, context: u64, most_active: u64) -> Option<&'static Known> {
+    let fits = |known: &&Known| {
+        known.need_bytes(context) <= memory && known.active_parameters() <= most_active
+    };
+    let size =
+        |known: &&Known| u128::from(known.parameters) * u128::from(known.active_parameters());
+    known().iter().filter(|known| known.is_pick).filter(fits).max_by_key(size)
+}
+
+/// `name` as the table writes short names: `qwen3:0.6b` is `qwen3-0.6b`, and `qwen3:latest` is
+/// `qwen3`.
+pub fn short(name: &str) -> String {
+    let name = name.to_lowercase();
+    name.strip_suffix(":latest").unwrap_or(&name).replace(':', "-")
+}
 
 #[cfg(test)]
 mod tests {
-    use super::KNOWN;
+    use std::collections::BTreeSet;
+
+    use super::*;
     use crate::Name;
 
     #[test]
     fn short_names_differ_and_stand_for_names() {
-        for (index, known) in KNOWN.iter().enumerate() {
+        let mut all = BTreeSet::new();
+        for known in known() {
             assert!(known.repository.parse::<Name>().is_ok(), "{}", known.repository);
-            assert!(known.alias.parse::<Name>().is_err(), "{} is no short name", known.alias);
-            assert!(KNOWN[..index].iter().all(|other| other.alias != known.alias));
+            for name in known.short_names() {
+                assert!(name.parse::<Name>().is_err(), "{name} is no short name");
+                assert_eq!(short(name), name);
+                assert!(all.insert(name), "{name} is there twice");
+            }
         }
+        assert!(all.len() > 80, "{}", all.len());
     }
 
     #[test]
-    fn sizes_give_the_counts_that_the_makers_tell() {
-        // In billions, from the makers' model cards.
-        for (alias, billions) in [
-            ("qwen3-0.6b", 0.6),
-            ("qwen3-1.7b", 1.7),
-            ("qwen3-4b", 4.0),
-            ("qwen3-8b", 8.2),
-            ("qwen3-14b", 14.8),
-            ("qwen3-30b-a3b", 30.5),
-            ("qwen3-32b", 32.8),
-            ("llama3.2-1b", 1.23),
-            ("llama3.2-3b", 3.21),
-            ("llama3.1-8b", 8.0),
-            ("mistral-7b", 7.25),
-            ("gemma3-1b", 1.0),
-            ("phi4-mini", 3.8),
-            ("smollm3-3b", 3.08),
-            ("gpt-oss-20b", 20.9),
+    fn the_tags_that_people_know_are_there() {
+        for (tag, repository) in [
+            ("qwen3.5:4b", "mlx-community/Qwen3.5-4B-MLX-4bit"),
+            ("Qwen3:0.6B", "mlx-community/Qwen3-0.6B-4bit"),
+            ("qwen3:30b", "mlx-community/Qwen3-30B-A3B-4bit"),
+            ("llama3.2:1b", "mlx-community/Llama-3.2-1B-Instruct-4bit"),
+            ("llama3.2", "mlx-community/Llama-3.2-3B-Instruct-4bit"),
+            ("llama3.2:latest", "mlx-community/Llama-3.2-3B-Instruct-4bit"),
+            ("gemma3:270m", "mlx-community/gemma-3-270m-it-4bit"),
+            ("smollm2:135m", "mlx-community/SmolLM2-135M-Instruct"),
+            ("gpt-oss:20b", "mlx-community/gpt-oss-20b-MXFP4-Q8"),
         ] {
-            let known = KNOWN.iter().find(|known| known.alias == alias).unwrap();
-            let ours = known.parameters() as f64 / 1e9;
-            assert!((ours / billions - 1.0).abs() < 0.02, "{alias}: {ours}");
+            assert_eq!(known_as(tag).map(|known| known.repository), Some(repository), "{tag}");
+        }
+        assert!(known_as("qwen3:0.6b-q8_0").is_none(), "other bits are another model");
+    }
+
+    /// A count that is mistyped by a digit does not pass: a weight has 4 to 32 bits.
+    #[test]
+    fn sizes_and_counts_agree() {
+        for known in known() {
+            let bits = known.weight_bytes as f64 * 8.0 / known.parameters as f64;
+            assert!((4.2..=32.1).contains(&bits), "{}: {bits} bits a weight", known.name);
+            assert!(known.active_parameters() <= known.parameters, "{}", known.name);
+            // `-0.6b`, `-270m`, `-30b-a3b`: what the name says, as makers round it.
+            let told = known.name.split('-').find_map(|part| {
+                let (number, unit) = part.split_at_checked(part.len() - 1)?;
+                let scale = [("b", 1e9), ("m", 1e6)].iter().find(|(name, _)| *name == unit)?.1;
+                Some(number.parse::<f64>().ok()? * scale)
+            });
+            let Some(told) = told else { continue };
+            let ratio = known.parameters as f64 / told;
+            assert!((0.85..=1.3).contains(&ratio), "{}: {ratio}", known.name);
         }
     }
 
     #[test]
     fn what_a_model_needs_is_more_than_its_weights() {
-        let known = KNOWN.iter().find(|known| known.alias == "qwen3-0.6b").unwrap();
-        assert_eq!(known.kv_bytes_per_token(), 114_688);
-        // 319.7 MiB; `ml bench --shape qwen3-0.6b --bits 4` counts 319.8 MiB, with the norms.
-        assert_eq!(known.weight_bytes(), 335_241_216);
-        assert_eq!(known.need_bytes(0), 368_765_337);
-        assert_eq!(known.need_bytes(1000), 494_922_137);
+        let qwen = known_as("qwen3-0.6b").unwrap();
+        assert_eq!(qwen.kv_bytes_per_token(), 114_688);
+        // `ml bench --shape qwen3-0.6b --bits 4` counts 319.8 MiB.
+        assert_eq!(qwen.weight_bytes, 335_450_584);
+        assert_eq!(qwen.need_bytes(0), 368_995_642);
+        assert_eq!(qwen.need_bytes(1000), 495_152_442);
+        // Behind the window of 512 positions, 4 of 26 layers grow.
+        let gemma = known_as("gemma3-1b").unwrap();
+        let grown = gemma.need_bytes(8192) - gemma.need_bytes(512);
+        assert_eq!(grown, 1024 * 4 * (8192 - 512) * 11 / 10);
+        assert!(known().iter().all(|known| known.need_bytes(0) > known.weight_bytes));
+    }
+
+    #[test]
+    fn the_largest_that_fits_is_recommended() {
+        let of = |gib: u64, most| recommended(gib << 30, 8192, most).map(|known| known.name);
+        let any = u64::MAX;
+        assert_eq!(of(0, any), None);
+        assert_eq!(of(1, any), Some("qwen3.5-0.8b"));
+        assert_eq!(of(8, any), Some("qwen3.5-9b"));
+        assert_eq!(of(24, any), Some("qwen3.8-27b"));
+        assert_eq!(of(900, any), Some("qwen3.5-122b-a10b"));
+        // Where computing is slow, a mixture goes before what fits as well.
+        assert_eq!(of(8, 5_000_000_000), Some("qwen3.5-4b"));
+        assert_eq!(of(32, 5_000_000_000), Some("qwen3.6-35b-a3b"));
     }
 }

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod blob;
 mod cache;
 mod client;
@@ -38,7 +39,7 @@ pub use cache::{Cache, Cached, Snapshot};
 pub use client::Patience;
 pub use error::{Error, Result};
 pub use event::{Event, Planned};
-pub use known::{KNOWN, Known};
+pub use known::{Ability, Known, known, known_as, recommended, short};
 pub use name::Name;
 pub use pull::{Pull, Pulled};
 pub use settings::{Settings, Token};

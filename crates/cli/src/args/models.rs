@@ -76,11 +76,14 @@ pub struct ListArgs {
 /// `ml models`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-WEIGHTS is what comes, and NEEDS about what a conversation of 8192 tokens takes. Both are computed
-from the sizes that the makers published; loading a model tells exactly what it takes.
+WEIGHTS is what comes, and NEEDS about what a conversation of 8192 tokens takes. Loading a model
+tells exactly what it takes. The one to begin with has a *: of the newest, the largest that fits,
+and on a CPU the largest that answers as fast as people read. A name may be written as a tag, as
+qwen3.5:4b or llama3.2:1b.
 
 Examples:
   ml models
+  ml run \"$(ml models --json | jq -r '.[] | select(.recommended) | .name')\"
   ml models --json | jq -r '.[] | select(.fits) | .name'")]
 pub struct ModelsArgs {
     /// Print a JSON array

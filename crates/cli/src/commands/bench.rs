@@ -65,6 +65,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return Err(Failure::Usage(reason.into()));
     }
     if let Some(count) = args.ranks {
+        if args.shape.is_none() {
+            // Of the ranks, each would have to ask for what is missing.
+            Source::choose(&args.load)?;
+        }
         return in_ranks(count);
     }
     let _interrupt = Interrupt::install()?;

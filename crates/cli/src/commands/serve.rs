@@ -5,7 +5,7 @@ mod entries;
 mod folder;
 mod places;
 mod several;
-mod sources;
+pub mod sources;
 mod told;
 
 pub use self::access::API_KEY;
@@ -40,8 +40,10 @@ const BODY_WITH_FILES: u64 = 32 << 20;
 /// Bad options, an address that cannot be listened on, a model that cannot be loaded.
 pub fn run(args: &ServeArgs) -> Result<()> {
     let in_ranks = ranks::from_environment()?.is_some();
-    let exit =
-        if several::is_meant(args) && !in_ranks { serve_several(args)? } else { serve_one(args)? };
+    let exit = match !in_ranks && several::is_meant(args)? {
+        true => serve_several(args)?,
+        false => serve_one(args)?,
+    };
     match exit {
         Exit::Drained => Ok(()),
         Exit::Late => broken_off("the time for draining was over"),
@@ -65,7 +67,7 @@ pub struct Served {
 /// Bad options, a model that cannot be described, several models of several ranks.
 pub fn served(args: &ServeArgs) -> Result<Served> {
     let mut load = args.load.options()?;
-    if load.ranks.is_some() && several::is_meant(args) {
+    if load.ranks.is_some() && several::is_meant(args)? {
         let reason =
             "several ranks serve one model: give one --model, without options of several models";
         return Err(Failure::Usage(reason.to_owned()));

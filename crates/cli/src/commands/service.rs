@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 
 use clap::Parser;
 
 use self::systems::{MARK, Place, Step, System};
-use crate::args::{Cli, Service, ServiceArgs};
+use super::serve::sources;
+use crate::args::{Cli, Command, Service, ServiceArgs};
 use crate::failure::{self, Failure, Result, reason};
 use crate::files::{self, Access};
 use crate::output::note;
@@ -47,9 +48,13 @@ fn install(place: &Place, arguments: &[OsString]) -> Result<()> {
         Failure::Usage("an argument is not UTF-8: give the service paths that are".to_owned())
     })?;
     let given = ["ml", "serve"].into_iter().map(str::to_owned).chain(texts.iter().cloned());
-    Cli::try_parse_from(given).map_err(|error| {
+    let served = Cli::try_parse_from(given).map_err(|error| {
         Failure::Usage(format!("ml serve: {}", failure::reason_of_arguments(&error)))
     })?;
+    if let Some(Command::Serve(args)) = &served.command {
+        // Nobody is asked, and nothing is fetched, once the service starts.
+        sources::find_all(args)?;
+    }
     let program = std::env::current_exe();
     let program = program.map_err(|error| Failure::Other(format!("ml: {}", reason(&error))))?;
     let path = place.file();
@@ -126,7 +131,7 @@ fn take(place: &Place, step: Step) -> Result<bool> {
         let Some((program, arguments)) = command.split_first() else { continue };
         let shown = command.join(" ");
         let failed = |why: String| Failure::Other(format!("`{shown}`: {why}"));
-        let status = Command::new(program).args(arguments).stdin(Stdio::null()).status();
+        let status = process::Command::new(program).args(arguments).stdin(Stdio::null()).status();
         let status = status.map_err(|error| failed(reason(&error)))?;
         // That a service does not run is told by its status, and no failure of being stopped.
         if !status.success() && step == Step::Install {
@@ -140,7 +145,7 @@ fn take(place: &Place, step: Step) -> Result<bool> {
 /// container or behind `su`.
 fn is_there(place: &Place) -> bool {
     let (program, arguments) = place.probe();
-    let mut command = Command::new(program);
+    let mut command = process::Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

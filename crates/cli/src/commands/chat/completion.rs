@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hub::{Cache, KNOWN, Settings as HubSettings};
+use hub::{Cache, Settings as HubSettings, known};
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -100,7 +100,7 @@ fn models() -> Vec<String> {
     let cached = HubSettings::from_env().and_then(|found| Cache::new(&found.cache).models());
     let mut names: Vec<String> =
         cached.unwrap_or_default().iter().map(|cached| cached.name.to_string()).collect();
-    names.extend(KNOWN.iter().map(|known| known.alias.to_owned()));
+    names.extend(known().iter().map(|known| known.name.to_owned()));
     names.sort();
     names.dedup();
     names

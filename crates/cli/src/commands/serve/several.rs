@@ -31,9 +31,16 @@ pub struct Several {
 }
 
 /// Returns true when several models are meant, or an option is given that only several need.
-pub fn is_meant(args: &ServeArgs) -> bool {
-    let is_meant = |given| sources::split(given).0.is_some() || sources::makes_no_text(given);
-    args.pool.is_given() || args.models.len() > 1 || args.models.iter().any(|model| is_meant(model))
+///
+/// # Errors
+/// A model's name that is not in the cache, and was not fetched.
+pub fn is_meant(args: &ServeArgs) -> Result<bool> {
+    match args.models.as_slice() {
+        _ if args.pool.is_given() => Ok(true),
+        [] => Ok(false),
+        [only] => Ok(sources::split(only).0.is_some() || sources::makes_no_text(only)?),
+        _ => Ok(true),
+    }
 }
 
 /// The models that `args` ask for. Nothing is loaded yet.

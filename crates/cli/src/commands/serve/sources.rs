@@ -147,6 +147,17 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
     Ok(all)
 }
 
+/// Looks for each model that `args` name, and fetches those that are not here where that is wanted.
+///
+/// # Errors
+/// A name that is not in the cache, and was not fetched.
+pub fn find_all(args: &ServeArgs) -> Result<()> {
+    let texts = args.models.iter().map(|model| split(model).1);
+    let others = [&args.embedding_model, &args.transcription_model].into_iter().flatten();
+    let others = others.chain(&args.image_model).map(PathBuf::as_path);
+    texts.chain(others).try_for_each(|model| names::folder(model).map(|_| ()))
+}
+
 /// `MODEL` or `NAME=MODEL`. What is there as a whole is a folder, whatever its name has in it.
 pub fn split(given: &Path) -> (Option<&str>, &Path) {
     let text = given.to_str().filter(|_| !given.exists());
@@ -157,9 +168,11 @@ pub fn split(given: &Path) -> (Option<&str>, &Path) {
 }
 
 /// Returns true when a model makes pictures, vectors, scores or transcripts instead of answers.
-pub fn makes_no_text(given: &Path) -> bool {
-    let source = Source::of(Some(given));
-    source.is_ok_and(|source| !matches!(Place::of(source), Place::Text(_)))
+///
+/// # Errors
+/// A name that is not in the cache, and was not fetched.
+pub fn makes_no_text(given: &Path) -> Result<bool> {
+    Ok(!matches!(Place::of(Source::of(Some(given))?), Place::Text(_)))
 }
 
 fn named(given: &Path) -> Result<Named> {

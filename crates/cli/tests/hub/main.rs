@@ -3,18 +3,17 @@
 // A helper of a test may panic as the test itself may.
 #![allow(clippy::unwrap_used)]
 
+mod asking;
+#[path = "../shared/mod.rs"]
 mod shared;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fake_hub::{FakeHub, Fault};
 use tempfile::TempDir;
-
-use shared::terminal;
 
 const NAME: &str = "org/demo";
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo-model");
@@ -50,6 +49,7 @@ impl Place {
         command.args(arguments);
         for variable in [
             "ML_MODEL",
+            "ML_YES",
             "HF_HUB_CACHE",
             "HUGGINGFACE_HUB_CACHE",
             "HF_HUB_OFFLINE",
@@ -59,7 +59,8 @@ impl Place {
         ] {
             command.env_remove(variable);
         }
-        command.env("HF_HOME", self.home.path()).env("HF_ENDPOINT", self.hub.url());
+        command.env("HOME", self.home.path()).env("HF_HOME", self.home.path());
+        command.env("HF_ENDPOINT", self.hub.url());
         command.env("HF_TOKEN", "hf_secret");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -150,62 +151,16 @@ fn a_model_is_pulled_used_by_its_name_listed_and_removed() {
 }
 
 #[test]
-fn a_model_that_is_not_here_is_fetched_where_that_is_wanted() {
-    let place = Place::new();
-    let story = "Tell me a story about a fox";
-    let asked = ["run", NAME, story, "-t", "0", "-q", "-n", "8"];
-    let error = place.failed(&asked);
-    assert!(error.contains("`ml pull org/demo` or `--yes` fetches it"), "{error}");
-    let expected = place.done(&["run", DEMO, story, "-t", "0", "-q", "-n", "8"]);
-    let (code, answer, error) =
-        said(place.start(&[&asked[..], &["--yes"]].concat()).wait_with_output().unwrap());
-    assert_eq!((code, &*answer, &*error), (Some(0), &*expected, ""));
-    place.hub.forget();
-    assert_eq!(place.done(&asked), expected);
-    assert_eq!(place.hub.seen(), [], "nothing is asked");
-}
-
-/// The text at the terminal of a person who asks for a model that is not here, and says `answer`.
-fn asked_at_a_terminal(place: &Place, answer: &[u8]) -> (Option<i32>, String) {
-    let (mut person, side) = terminal();
-    let mut command = place.command(
-        env!("CARGO_BIN_EXE_ml"),
-        &["run", NAME, "Tell me a story about a fox", "-q", "-t", "0", "-n", "8"],
-    );
-    command.stdin(side.try_clone().unwrap()).stdout(side.try_clone().unwrap()).stderr(side);
-    let mut child = command.env("TERM", "dumb").spawn().unwrap();
-    drop(command);
-    person.write_all(answer).unwrap();
-    let mut seen = Vec::new();
-    // The read fails once nobody has the other side open.
-    let _ = person.read_to_end(&mut seen);
-    (child.wait().unwrap().code(), String::from_utf8(seen).unwrap())
-}
-
-#[test]
-fn a_person_at_a_terminal_is_asked_before_a_model_is_fetched() {
-    let place = Place::new();
-    let (code, seen) = asked_at_a_terminal(&place, b"n\n");
-    assert_eq!(code, Some(1), "{seen}");
-    assert!(seen.contains("org/demo is not here: fetch ") && seen.contains("[Y/n]"), "{seen}");
-    assert!(seen.contains("there is no folder org/demo"), "{seen}");
-    assert_eq!(place.stored(), [], "nothing is fetched");
-    let (code, seen) = asked_at_a_terminal(&place, b"\n");
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(!place.stored().is_empty());
-    let (code, seen) = asked_at_a_terminal(&place, b"");
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(!seen.contains("[Y/n]"), "{seen}");
-}
-
-#[test]
 fn a_short_name_stands_for_a_well_known_model() {
     let place = Place::new();
     let models: serde_json::Value =
         serde_json::from_str(&place.done(&["models", "--json"])).unwrap();
-    assert_eq!(models[0]["name"], "qwen3-0.6b");
-    assert_eq!(models[0]["repository"], "mlx-community/Qwen3-0.6B-4bit");
-    assert!(models[0]["fits"].is_boolean(), "{models}");
+    let models = models.as_array().unwrap();
+    let small = models.iter().find(|model| model["name"] == "qwen3-0.6b").unwrap();
+    assert_eq!(small["repository"], "mlx-community/Qwen3-0.6B-4bit");
+    assert!(small["fits"].is_boolean(), "{small}");
+    let recommended = models.iter().filter(|model| model["recommended"] == true);
+    assert!(recommended.count() <= 1, "{models:?}");
     let error = place.failed(&["pull", "qwen3-0.6b"]);
     assert!(error.contains("error: mlx-community/Qwen3-0.6B-4bit: the hub has no such"), "{error}");
     let error = place.failed(&["info", "--model", "qwen3-0.6b"]);
