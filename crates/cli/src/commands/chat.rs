@@ -11,6 +11,7 @@ mod slash;
 use inference_core::{ChatOptions, Error, LoadOptions, Message, TextModel};
 
 use self::history::History;
+pub use self::history::file_of_user as history_of_user;
 use self::reader::Reader;
 use self::repl::{Ended, Question, Repl};
 use self::session::{Conversation, Session, Settings};

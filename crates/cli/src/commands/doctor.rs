@@ -1,6 +1,7 @@
 //! `ml doctor`: whether everything works here.
 
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use inference_core::{ChatOptions, GenerateOptions, LoadOptions, Message};
 use metal_backend::System;
 use serde::Serialize;
 
+use super::chat::history_of_user;
 use super::warm::warm;
 use crate::args::DoctorArgs;
 use crate::bytes;
@@ -31,7 +33,32 @@ struct Diagnosis {
     cuda: Cuda,
     /// The folder of pulled models; `null` where no variable names one.
     models_folder: Option<PathBuf>,
+    /// `null` without a home folder.
+    chat_history: Option<ChatHistory>,
     checks: Vec<Check>,
+}
+
+/// The file with what was typed in chats.
+#[derive(Serialize)]
+struct ChatHistory {
+    file: PathBuf,
+    /// `null` where it is not there.
+    bytes: Option<u64>,
+}
+
+impl ChatHistory {
+    fn here() -> Option<Self> {
+        let file = history_of_user()?;
+        let bytes = fs::metadata(&file).ok().map(|file| file.len());
+        Some(ChatHistory { file, bytes })
+    }
+}
+
+impl fmt::Display for ChatHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.bytes.map_or_else(|| "not there yet".to_owned(), bytes::human);
+        write!(f, "{} ({size}); `ml chat --no-history` keeps nothing", self.file.display())
+    }
 }
 
 #[derive(Serialize)]
@@ -198,6 +225,7 @@ fn diagnose() -> Diagnosis {
         backends: backends(),
         cuda: Cuda::here(),
         models_folder: Settings::from_env().ok().map(|settings| settings.cache),
+        chat_history: ChatHistory::here(),
         checks,
     }
 }
@@ -286,6 +314,9 @@ fn text(diagnosis: &Diagnosis) -> String {
     let folder = diagnosis.models_folder.as_ref().map(|folder| folder.display().to_string());
     let folder = folder.unwrap_or_else(|| "no folder: set HF_HUB_CACHE".to_owned());
     text += &format!("{:<15}{folder}\n", "pulled models");
+    let history = diagnosis.chat_history.as_ref().map(ChatHistory::to_string);
+    let history = history.unwrap_or_else(|| "no folder: set XDG_STATE_HOME".to_owned());
+    text += &format!("{:<15}{history}\n", "chat history");
     text += "checks\n";
     for check in &diagnosis.checks {
         let verdict = if check.ok { "ok" } else { "FAILED" };
@@ -296,7 +327,7 @@ fn text(diagnosis: &Diagnosis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendState, Check, Cuda, Diagnosis, text};
+    use super::{BackendState, ChatHistory, Check, Cuda, Diagnosis, text};
     use crate::failure::Failure;
 
     #[test]
@@ -319,6 +350,7 @@ mod tests {
                 advice: None,
             },
             models_folder: Some("/u/hub".into()),
+            chat_history: Some(ChatHistory { file: "/u/history".into(), bytes: Some(2048) }),
             checks: vec![
                 Check::of("mlx", Ok("0.32.2 on cpu".into())),
                 Check::of("generation", Err(Failure::Other("out of memory".into()))),
@@ -332,6 +364,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("pulled models  /u/hub\n"), "{text}");
+        let history = "chat history   /u/history (2.0 KiB); `ml chat --no-history` keeps nothing\n";
+        assert!(text.contains(history), "{text}");
         assert!(text.contains("  mlx          ok: 0.32.2 on cpu\n"), "{text}");
         assert!(text.contains("  generation   FAILED: out of memory\n"), "{text}");
     }

@@ -160,6 +160,11 @@ fn what_is_typed_is_kept_for_later_chats_unless_that_is_off() {
     assert_eq!(text, "#V2\none\ntwo\\nlines\n/bye\n");
     let mode = fs::metadata(&kept).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    let mut doctor = command(&["doctor", "--json"]);
+    let output = doctor.env("XDG_STATE_HOME", folder.path().join("state")).output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["chat_history"]["file"], *kept.to_str().unwrap());
+    assert_eq!(told["chat_history"]["bytes"], text.len());
 }
 
 #[test]

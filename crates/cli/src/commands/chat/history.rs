@@ -30,8 +30,7 @@ impl History {
     /// # Errors
     /// A folder that cannot be made, or a file in it that cannot be read.
     pub fn of_user() -> Result<Option<(Self, Vec<String>)>> {
-        let home = std::env::home_dir();
-        let Some(path) = place(std::env::var_os("XDG_STATE_HOME"), home) else { return Ok(None) };
+        let Some(path) = file_of_user() else { return Ok(None) };
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
             let (folder, reason) = (folder.display(), reason(&error));
@@ -76,6 +75,11 @@ impl History {
         let text = format!("{ESCAPED}\n{}", escaped.collect::<String>());
         files::replace(&self.0, text.as_bytes(), Access::Private)
     }
+}
+
+/// The file of this user's history, there or not; `None` without a home folder.
+pub fn file_of_user() -> Option<PathBuf> {
+    place(std::env::var_os("XDG_STATE_HOME"), std::env::home_dir())
 }
 
 /// The file in `state`, which `XDG_STATE_HOME` names by its whole path, else below `home`.
