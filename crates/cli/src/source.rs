@@ -108,6 +108,19 @@ impl Source {
         }
     }
 
+    /// Describes it without loading its weights, or reading its vocabulary where that takes long.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn outline(&self, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
+        match self {
+            Source::Embedded => self.describe(options),
+            Source::Folder(folder) | Source::Pulled { folder, .. } => {
+                Ok(metal_backend::outline(folder, options)?)
+            }
+        }
+    }
+
     /// Describes it without loading its weights.
     ///
     /// # Errors

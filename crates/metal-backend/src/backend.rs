@@ -239,6 +239,17 @@ pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabi
     MlxModel::describe(&engine_options(open(path, device, options)?, device, options)?)
 }
 
+/// Describes the model in a folder by its config and the headers of its weights, which goes at
+/// once: the vocabulary and the chat format are not read. Special tokens and the limits of pictures
+/// are left out, and what only the vocabulary refuses counts as honoured.
+///
+/// # Errors
+/// As [`describe`], but for what is wrong with those texts.
+pub fn outline(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
+    let device = device(options.backend.as_deref())?;
+    MlxModel::outline(&engine_options(open(path, device, options)?, device, options)?)
+}
+
 /// Describes the image model in a folder without reading its weights.
 ///
 /// # Errors

@@ -55,7 +55,7 @@ mod weights;
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
     describe_embedding_model, describe_image_model, describe_random, describe_transcription_model,
-    give_back, is_embedding_model, is_transcription_model, load_embedded, load_random, quantise,
-    register, system,
+    give_back, is_embedding_model, is_transcription_model, load_embedded, load_random, outline,
+    quantise, register, system,
 };
 pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};

@@ -40,6 +40,9 @@ use laid::Laid;
 /// A constraint that takes longer than this leaves so much freed heap behind that it is given back.
 const COSTLY_CONSTRAINT: Duration = Duration::from_millis(200);
 
+/// Why a model that sees nothing refuses pictures.
+const BLIND: &str = "the model has no vision tower that is read here";
+
 /// A model on its engine thread, with its tokenizer and chat format.
 pub(crate) struct MlxModel {
     engine: Engine,
@@ -84,7 +87,7 @@ impl Text {
         files: &ModelFiles,
     ) -> std::result::Result<Sight, String> {
         if !description.sees {
-            return Err("the model has no vision tower that is read here".into());
+            return Err(BLIND.to_owned());
         }
         Sight::read(config, files, &self.tokenizer).map_err(|error| error.to_string())
     }
@@ -108,6 +111,14 @@ impl Text {
         refused.extend(reason.map(|reason| (Feature::Constraint, reason)));
         (info, capabilities(kernels, &refused))
     }
+}
+
+/// The description of a model without a weight read, and what ranks refuse.
+fn read_headers(options: &EngineOptions) -> Result<Description> {
+    let checkpoint = Checkpoint::open(&options.files)?;
+    let mut description = load::describe(options, &checkpoint, None)?.description;
+    description.refused.extend(refused_by_ranks(&options.load));
+    Ok(description)
 }
 
 impl MlxModel {
@@ -157,16 +168,25 @@ impl MlxModel {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn describe(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
-        let kernels = options.kernels;
-        let of_ranks = refused_by_ranks(&options.load);
-        capabilities(kernels, &of_ranks).check_load(&options.load)?;
+        capabilities(options.kernels, &refused_by_ranks(&options.load))
+            .check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(Error::from)?;
         SamplingDefaults::read(&options.files)?;
-        let checkpoint = Checkpoint::open(&options.files)?;
-        let mut description = load::describe(options, &checkpoint, None)?.description;
-        description.refused.extend(of_ranks);
+        let description = read_headers(options)?;
         let sight = text.sight(&description, &options.config, &options.files);
-        Ok(text.complete(description, kernels, sight.as_ref().map_err(Clone::clone)))
+        Ok(text.complete(description, options.kernels, sight.as_ref().map_err(Clone::clone)))
+    }
+
+    /// Describes a model by its config and the headers of its weights, without its texts.
+    ///
+    /// # Errors
+    /// As [`describe`](Self::describe), but for what is wrong with the texts.
+    pub fn outline(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
+        capabilities(options.kernels, &refused_by_ranks(&options.load))
+            .check_load(&options.load)?;
+        let Description { info, mut refused, sees, .. } = read_headers(options)?;
+        refused.extend((!sees).then(|| (Feature::Images, BLIND.to_owned())));
+        Ok((info, capabilities(options.kernels, &refused)))
     }
 
     /// The options with what the model's own generation config asks for.

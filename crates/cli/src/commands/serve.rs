@@ -24,7 +24,7 @@ use inference_server::{
 use crate::args::{LogFormat, ServeArgs};
 use crate::failure::{Failure, Result};
 use crate::names;
-use crate::output::{Spinner, note};
+use crate::output::note;
 use crate::ranks;
 use crate::source::Source;
 use several::Several;
@@ -74,11 +74,7 @@ pub fn served(args: &ServeArgs) -> Result<Served> {
     }
     let source = Source::of(args.models.first().map(PathBuf::as_path))?;
     load.prefix_cache = args.prefix_cache;
-    let (info, body_bytes) = {
-        // The vocabulary of a file of GGUF takes a while.
-        let _spinner = (!args.quiet).then(|| Spinner::new(format!("reading {}", source.name())));
-        choose(args, &source, &mut load)?
-    };
+    let (info, body_bytes) = choose(args, &source, &mut load)?;
     load.prefix_cache_dir.clone_from(&args.prefix_cache_dir);
     load.prefix_cache_disk = args.prefix_cache_disk;
     Ok(Served { source, load, body_bytes, info })
@@ -152,7 +148,8 @@ fn flag(limit: &'static str) -> &'static str {
 /// Sets what is good for a server and was not asked for, where the backend can; the bytes of a body
 /// that are enough for what the model takes, and what it is.
 fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<(ModelInfo, u64)> {
-    let (info, capabilities) = source.describe(load)?;
+    // The vocabulary is parsed behind the open port: that of a file of GGUF takes a while.
+    let (info, capabilities) = source.outline(load)?;
     let can = |feature| capabilities.support(feature) == Support::Yes;
     if can(Feature::ParallelSlots) {
         load.parallel_slots.get_or_insert(metal_backend::system()?.parallel_slots);

@@ -57,7 +57,7 @@ fn info_describes_the_demo_model() {
     assert!(info["kv_bytes_per_token"].as_u64().unwrap() > 0);
     // The report is the model's own, with every feature in it.
     let options = inference_core::LoadOptions::default();
-    let (_, capabilities) = metal_backend::describe(DEMO.as_ref(), &options).unwrap();
+    let (mut whole, capabilities) = metal_backend::describe(DEMO.as_ref(), &options).unwrap();
     let own = capabilities.iter().map(|(feature, support)| match support {
         Support::Yes => serde_json::json!({"feature": feature.as_str(), "supported": true}),
         Support::No(reason) => {
@@ -66,6 +66,10 @@ fn info_describes_the_demo_model() {
     });
     assert_eq!(info["capabilities"], own.collect::<serde_json::Value>());
     assert_eq!(capabilities.iter().count(), Feature::ALL.len());
+    // What is said without a look at its texts is the same but for these.
+    let (outline, honoured) = metal_backend::outline(DEMO.as_ref(), &options).unwrap();
+    (whole.eos_token_ids, whole.special_tokens, whole.chat_template) = Default::default();
+    assert_eq!((outline, honoured), (whole, capabilities));
     let described = generated(&["info"]);
     assert!(described.contains("qwen3") && described.contains("4 bits in groups of 64"));
     // As tokenizer_config.json has them; Qwen's format begins with no token of its own.

@@ -1,5 +1,6 @@
 //! The server as a process: its address, an answer, signals.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::{FOX, PATIENCE, command, finish, interrupt, ml, signal, text};
+use crate::{FOX, PATIENCE, command, copy_parts, finish, interrupt, ml, signal, text};
 
 /// A server on a free port, and its address.
 pub fn serve(arguments: &[&str]) -> (Child, String) {
@@ -81,6 +82,19 @@ fn the_server_answers_and_ends_by_a_signal() {
     interrupt(&child);
     let (code, out, error) = finish(child);
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn the_port_is_open_before_the_vocabulary_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_parts(["models/qwen3", "tokenizers/qwen"], folder.path());
+    // What is wrong with it is told behind the open port.
+    fs::write(folder.path().join("tokenizer.json"), "{}").unwrap();
+    let (child, address) = serve(&["--model", folder.path().to_str().unwrap()]);
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let (code, _, error) = finish(child);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("tokenizer.json"), "{error}");
 }
 
 /// The one choice of the answer to a completion.
