@@ -164,7 +164,7 @@ pub fn with_flags(reason: &str) -> String {
 }
 
 /// Options of the contract whose flags have their names; a test holds them to both.
-const OPTIONS: [&str; 59] = [
+const OPTIONS: [&str; 60] = [
     "backend",
     "batch_invariant",
     "cache_limit",
@@ -194,6 +194,7 @@ const OPTIONS: [&str; 59] = [
     "max_tokens",
     "memory_limit",
     "min_p",
+    "min_tokens",
     "negative_prompt",
     "parallel",
     "penalty_scope",

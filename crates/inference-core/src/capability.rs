@@ -62,6 +62,8 @@ pub enum Feature {
     LogitBias,
     /// `stop` strings, `stop_token_ids` and `ignore_eos`.
     Stop,
+    /// A number of tokens before which nothing ends the generation.
+    MinTokens,
     /// Special tokens in the text.
     SpecialTokens,
     /// Speculative decoding: draft tokens that are verified in one pass.
@@ -82,7 +84,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 34] = [
+    pub const ALL: [Feature; 35] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -109,6 +111,7 @@ impl Feature {
         Feature::PenaltyScope,
         Feature::LogitBias,
         Feature::Stop,
+        Feature::MinTokens,
         Feature::SpecialTokens,
         Feature::DraftTokens,
         Feature::Dtype,
@@ -148,6 +151,7 @@ impl Feature {
             Feature::PenaltyScope => "penalty_scope",
             Feature::LogitBias => "logit_bias",
             Feature::Stop => "stop",
+            Feature::MinTokens => "min_tokens",
             Feature::SpecialTokens => "special_tokens",
             Feature::DraftTokens => "draft_tokens",
             Feature::Dtype => "dtype",
@@ -235,6 +239,7 @@ impl Capabilities {
             ("stop", !options.stop.is_empty(), Feature::Stop),
             ("stop_token_ids", !options.stop_token_ids.is_empty(), Feature::Stop),
             ("ignore_eos", options.ignore_eos, Feature::Stop),
+            ("min_tokens", options.min_tokens > 0, Feature::MinTokens),
             ("special_tokens", options.special_tokens, Feature::SpecialTokens),
             ("logprobs", options.logprobs, Feature::Logprobs),
             ("top_logprobs", options.top_logprobs > 0, Feature::Logprobs),

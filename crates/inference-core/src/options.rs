@@ -227,6 +227,10 @@ pub struct GenerateOptions {
     pub stop_token_ids: Vec<u32>,
     /// Generate on past the model's end-of-sequence ids.
     pub ignore_eos: bool,
+    /// Until so many tokens are generated, ids that end the generation are never drawn, and stop
+    /// strings do not count: what is complete by then is text. A text with a `constraint` that
+    /// allows nothing but an end still ends.
+    pub min_tokens: usize,
     /// Let the text show special tokens, such as the marks of tool calls and channels, which it
     /// leaves out otherwise. Ids that end the generation are never part of the text.
     pub special_tokens: bool,
@@ -320,6 +324,12 @@ impl GenerateOptions {
             within("xtc.probability", probability, (Included(0.0), Included(1.0)))?;
             within("xtc.threshold", threshold, (Included(0.0), Included(0.5)))?;
         }
+        if let Some(most) = self.max_tokens
+            && self.min_tokens > most
+        {
+            let reason = format!("{} is above `max_tokens`, {most}", self.min_tokens);
+            return Err(invalid("min_tokens", reason));
+        }
         for (id, bias) in &self.logit_bias {
             if bias.is_nan() || *bias == f32::INFINITY {
                 return Err(invalid(
@@ -367,7 +377,8 @@ pub struct ClassifyOptions {
     /// [`generate`](crate::TextModel::generate) would draw, but for an unset temperature, which is
     /// 0 here. Its log probability is always reported. Options that are about more than the next
     /// token are refused: a `max_tokens` other than 1, `stop`, `stop_token_ids`, `ignore_eos`,
-    /// `prompt_logprobs`, `draft_tokens`, `constraint`, `reasoning` and `reasoning_budget`.
+    /// `min_tokens`, `prompt_logprobs`, `draft_tokens`, `constraint`, `reasoning` and
+    /// `reasoning_budget`.
     pub generate: GenerateOptions,
 }
 
@@ -388,6 +399,7 @@ impl ClassifyOptions {
             ("stop", !options.stop.is_empty()),
             ("stop_token_ids", !options.stop_token_ids.is_empty()),
             ("ignore_eos", options.ignore_eos),
+            ("min_tokens", options.min_tokens > 0),
             ("prompt_logprobs", options.prompt_logprobs),
             ("draft_tokens", options.draft_tokens > 0),
             ("constraint", options.constraint.is_some()),

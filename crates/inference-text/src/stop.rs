@@ -39,6 +39,15 @@ pub struct StopMatcher {
     done: bool,
 }
 
+/// The effect of a stop string that ends in a piece of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// It is a match.
+    Count,
+    /// It is text.
+    Pass,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     /// Its beginning in `held`, in bytes.
@@ -61,6 +70,15 @@ impl StopMatcher {
 
     /// Adds a piece of text. After a match nothing is released any more.
     pub fn push(&mut self, piece: &str) -> Held {
+        self.take(piece, Ends::Count)
+    }
+
+    /// Adds a piece of text in which no stop string ends. One that begins in it may end later.
+    pub fn pass(&mut self, piece: &str) -> Held {
+        self.take(piece, Ends::Pass)
+    }
+
+    fn take(&mut self, piece: &str, ends: Ends) -> Held {
         if self.done {
             return Held::default();
         }
@@ -68,7 +86,9 @@ impl StopMatcher {
             self.state = self.automaton.step(self.state, byte);
             let node = &self.automaton.nodes[self.state];
             let end = self.held.len() + i + 1;
-            if let Some((index, len)) = node.longest {
+            if let Some((index, len)) = node.longest
+                && ends == Ends::Count
+            {
                 let start = end - len;
                 if self.candidate.is_none_or(|best| start <= best.start) {
                     self.candidate = Some(Candidate { start, index });

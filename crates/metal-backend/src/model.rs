@@ -337,6 +337,7 @@ impl MlxModel {
         let detokenizer = Detokenizer::new(&self.text.tokenizer, special).map_err(Error::from)?;
         let stops = StopMatcher::new(&options.stop).map_err(Error::from)?;
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
+        let text = TextState::new(detokenizer, Stops::new(stops, parser));
         self.engine.submit(Job {
             number: 0,
             ids,
@@ -345,7 +346,7 @@ impl MlxModel {
             protected_ids: self.text.protected_ids.clone(),
             guide,
             prompt_logprobs,
-            text: Some(TextState::new(detokenizer, Stops::new(stops, parser))),
+            text: Some(text.passing(options.min_tokens)),
             output: JobSender::new(output),
             queued_at: Instant::now(),
             options,

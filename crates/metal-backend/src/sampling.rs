@@ -70,6 +70,10 @@ pub(crate) struct Sampler {
     guide: Option<Guide>,
     /// Ids that it allows the next draw to choose, once they are known.
     mask: Option<Mask>,
+    /// Ids `[1, n]` that are not drawn before `min_tokens`.
+    ends: Option<Indices>,
+    /// Those ids.
+    end_ids: Vec<u32>,
     /// Our kernel for CUDA draws.
     by_kernel: bool,
 }
@@ -117,6 +121,8 @@ impl Sampler {
             xtc_droppable,
             guide: None,
             mask: None,
+            ends: None,
+            end_ids: Vec::new(),
             by_kernel: false,
         };
         if sampler.options.penalty_scope == PenaltyScope::Context {
@@ -180,7 +186,7 @@ impl Sampler {
     /// Returns true when a draw is an id of the model's own logits, with no other output requested.
     fn is_untouched(&self) -> bool {
         let told = self.options.logits || self.reports();
-        self.bias.is_none() && !self.needs_history() && !told
+        self.bias.is_none() && !self.needs_history() && !told && !self.must_go_on()
     }
 
     /// Returns true when a draw is the most likely id and nothing else.
@@ -246,23 +252,14 @@ impl Sampler {
         let raw = ops::astype(logits, Dtype::F32)?;
         let logits = self.adjust(raw.share()?)?;
         let (greedy, reports) = (self.is_greedy(), self.reports());
-        let logprobs = if reports || (!greedy && allowed.is_none()) {
-            Some(normalise(&logits)?)
-        } else {
-            None
-        };
-        let id = match (allowed, &logprobs) {
+        let held = self.held(&logits, allowed)?;
+        let logprobs =
+            if reports || (!greedy && held.is_none()) { Some(normalise(&logits)?) } else { None };
+        let id = match (held, &logprobs) {
             (None, Some(logprobs)) if !greedy => self.sample(logprobs, None)?,
             (None, _) => ops::argmax(&logits, -1, false)?,
-            (Some(allowed), _) => {
-                let lowest = Array::scalar(f32::NEG_INFINITY, Dtype::F32)?;
-                let logits = ops::where_(allowed, &logits, &lowest)?;
-                if greedy {
-                    ops::argmax(&logits, -1, false)?
-                } else {
-                    self.sample(&normalise(&logits)?, None)?
-                }
-            }
+            (Some(held), _) if greedy => ops::argmax(&held, -1, false)?,
+            (Some(held), _) => self.sample(&normalise(&held)?, None)?,
         };
         let check = self.check(&raw)?;
         self.step += 1;
@@ -464,6 +461,7 @@ fn mix(seed: u64, step: u64) -> u64 {
 }
 
 mod constrained;
+mod ends;
 mod normalise;
 mod rows;
 #[cfg(test)]

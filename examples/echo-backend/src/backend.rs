@@ -61,6 +61,7 @@ fn capabilities() -> Capabilities {
             | Feature::Logprobs
             | Feature::Seed
             | Feature::Stop => return Support::Yes,
+            Feature::MinTokens => "the continuation of the corpus ends where it ends",
             Feature::Sampling => "the most frequent continuation is always taken",
             Feature::Penalties
             | Feature::PenaltyWindow

@@ -75,6 +75,9 @@ pub struct SamplingArgs {
     /// Generate on past the model's own end
     #[arg(long)]
     pub ignore_eos: bool,
+    /// Fewest tokens to generate: until then no end and no stop text counts
+    #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
+    pub min_tokens: Option<usize>,
     /// Propose up to N next tokens from earlier ones and verify them in one pass; 0: off
     ///
     /// The draft is what followed the last tokens where they stood before. The tokens stay what
@@ -129,6 +132,7 @@ impl SamplingArgs {
             stop: self.stop.clone(),
             stop_token_ids: self.stop_token_id.clone(),
             ignore_eos: self.ignore_eos,
+            min_tokens: self.min_tokens.unwrap_or(0),
             draft_tokens: self.draft_tokens.unwrap_or(0),
             constraint,
             reasoning: self.reasoning().filter(|_| is_held || self.reasoning_budget.is_none()),
@@ -176,6 +180,7 @@ impl SamplingArgs {
             ("stop", list(&self.stop, |text| format!("{text:?}"))),
             ("stop-token-id", list(&self.stop_token_id, u32::to_string)),
             ("ignore-eos", self.ignore_eos.then(|| "on".to_owned())),
+            ("min-tokens", of(&self.min_tokens)),
             ("draft-tokens", of(&self.draft_tokens)),
             ("json-schema", file(&self.json_schema)),
             ("regex", of(&self.regex)),

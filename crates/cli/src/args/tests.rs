@@ -74,7 +74,7 @@ fn every_sampling_option_reaches_the_contract() {
         "--presence-penalty", "-0.5", "--frequency-penalty", "0.25", "--penalty-window", "64",
         "--logit-bias", "5=-1", "--logit-bias", r#"{"6": 2}"#, "--seed", "42", "--stop", "A",
         "--stop", "B", "--stop-token-id", "3", "--stop-token-id", "4", "--ignore-eos",
-        "--penalty-scope", "generated",
+        "--penalty-scope", "generated", "--min-tokens", "5",
     ]);
     let options = args.sampling.options().unwrap();
     assert_eq!(options.max_tokens, Some(7));
@@ -96,6 +96,7 @@ fn every_sampling_option_reaches_the_contract() {
     assert_eq!(options.stop, ["A", "B"]);
     assert_eq!(options.stop_token_ids, [3, 4]);
     assert!(options.ignore_eos);
+    assert_eq!(options.min_tokens, 5);
 }
 
 #[test]

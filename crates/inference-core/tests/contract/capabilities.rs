@@ -57,7 +57,7 @@ fn requiring_a_feature_gives_its_name_and_the_reason() {
 #[test]
 fn each_option_of_a_request_is_refused_by_its_own_name() {
     type Set = fn(&mut GenerateOptions);
-    let options: [(&str, Feature, Set); 22] = [
+    let options: [(&str, Feature, Set); 23] = [
         ("temperature", Feature::Sampling, |o| o.temperature = Some(0.5)),
         ("top_k", Feature::Sampling, |o| o.top_k = Some(1)),
         ("top_p", Feature::Sampling, |o| o.top_p = Some(0.9)),
@@ -73,6 +73,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
         ("stop", Feature::Stop, |o| o.stop.push("\n".into())),
         ("stop_token_ids", Feature::Stop, |o| o.stop_token_ids.push(1)),
         ("ignore_eos", Feature::Stop, |o| o.ignore_eos = true),
+        ("min_tokens", Feature::MinTokens, |o| o.min_tokens = 3),
         ("special_tokens", Feature::SpecialTokens, |o| o.special_tokens = true),
         ("logprobs", Feature::Logprobs, |o| o.logprobs = true),
         ("top_logprobs", Feature::Logprobs, |o| o.top_logprobs = 1),

@@ -216,14 +216,28 @@ fn an_empty_label_is_refused() {
 }
 
 #[test]
+fn the_fewest_tokens_are_no_more_than_the_most() {
+    let of = |min_tokens, max_tokens| {
+        GenerateOptions { min_tokens, max_tokens, ..Default::default() }.validate()
+    };
+    refused(of(5, Some(4)), "min_tokens");
+    let told = of(5, Some(4)).unwrap_err().to_string();
+    assert!(told.contains("5 is above `max_tokens`, 4"), "{told}");
+    for (few, most) in [(4, Some(4)), (0, Some(0)), (5, None)] {
+        assert_eq!(of(few, most), Ok(()));
+    }
+}
+
+#[test]
 fn a_classification_refuses_what_is_about_more_than_one_token() {
     type Set = fn(&mut GenerateOptions);
-    let beyond: [(&str, Set); 8] = [
+    let beyond: [(&str, Set); 9] = [
         ("max_tokens", |o| o.max_tokens = Some(2)),
         ("max_tokens", |o| o.max_tokens = Some(0)),
         ("stop", |o| o.stop.push("a".into())),
         ("stop_token_ids", |o| o.stop_token_ids.push(1)),
         ("ignore_eos", |o| o.ignore_eos = true),
+        ("min_tokens", |o| o.min_tokens = 1),
         ("prompt_logprobs", |o| o.prompt_logprobs = true),
         ("constraint", |o| o.constraint = Some(Constraint::Regex("a".into()))),
         ("temperature", |o| o.temperature = Some(-1.0)),

@@ -22,6 +22,8 @@ pub struct AnswerStops {
     /// to its end.
     released: usize,
     end: usize,
+    /// Up to this byte of the answer, no stop string ends.
+    passed: usize,
     done: bool,
 }
 
@@ -29,8 +31,8 @@ impl AnswerStops {
     /// Looks for the strings of `stops`, which has seen no text, in the answer that `parser` reads.
     pub fn new(stops: StopMatcher, parser: AnswerParser) -> AnswerStops {
         let (held, fresh) = (String::new(), stops.clone());
-        let (base, released, end, done) = (0, 0, 0, false);
-        AnswerStops { parser, matcher: stops, fresh, held, base, released, end, done }
+        let (base, released, end, passed, done) = (0, 0, 0, 0, false);
+        AnswerStops { parser, matcher: stops, fresh, held, base, released, end, passed, done }
     }
 
     /// Adds a piece of text. After a match nothing is released any more.
@@ -48,6 +50,12 @@ impl AnswerStops {
             false => self.parser.certain(),
         };
         self.release(certain, None)
+    }
+
+    /// Adds a piece of text in which no stop string ends. One that begins in it may end later.
+    pub fn pass(&mut self, piece: &str) -> Held {
+        self.passed = self.base + self.held.len() + piece.len();
+        self.push(piece)
     }
 
     /// Returns true while text is held back.
@@ -77,8 +85,10 @@ impl AnswerStops {
                 self.released = content.start;
             }
             self.end = content.end;
-            let found =
-                self.matcher.push(&self.held[content.start - self.base..content.end - self.base]);
+            let passed = self.passed.clamp(content.start, content.end);
+            let text = |start, end| &self.held[start - self.base..end - self.base];
+            self.released += self.matcher.pass(text(content.start, passed)).text.len();
+            let found = self.matcher.push(text(passed, content.end));
             self.released += found.text.len();
             if found.matched.is_some() {
                 return Some(self.release(self.released, found.matched));

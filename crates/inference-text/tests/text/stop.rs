@@ -57,6 +57,18 @@ fn only_what_may_begin_a_stop_string_is_held_back() {
 }
 
 #[test]
+fn a_stop_string_that_ends_in_text_to_pass_is_text_and_may_begin_there() {
+    let mut matcher = StopMatcher::new(&["ab", "cde"]).unwrap();
+    let passed = matcher.pass("xabcd").text;
+    assert_eq!(passed, "xab");
+    let held = matcher.push("e and ab");
+    assert_eq!((held.text.as_str(), held.matched), ("", Some(1)));
+    let mut matcher = StopMatcher::new(&["ab"]).unwrap();
+    assert_eq!((matcher.pass("ab").text + &matcher.push("-").text).as_str(), "ab-");
+    assert_eq!(matcher.pass("ab").matched.or(matcher.finish().matched), None);
+}
+
+#[test]
 fn the_longest_of_those_that_begin_together_wins_and_a_text_may_end_before_it_is_known() {
     let stops = ["ab".to_owned(), "abcd".to_owned()];
     assert_eq!(streamed(["xab", "c", "d!"], &stops), ("x".into(), Some(1)));

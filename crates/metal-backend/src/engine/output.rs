@@ -14,6 +14,8 @@ pub(crate) struct TextState {
     detokenizer: Detokenizer,
     stops: Stops,
     waiting: VecDeque<Token>,
+    /// Tokens to come whose text completes no stop string.
+    passing: usize,
 }
 
 /// The part of a text in which stop strings count.
@@ -40,6 +42,13 @@ impl Stops {
         }
     }
 
+    fn pass(&mut self, piece: &str) -> Held {
+        match self {
+            Stops::Text(stops) => stops.pass(piece),
+            Stops::Answer(stops) => stops.pass(piece),
+        }
+    }
+
     fn is_holding(&self) -> bool {
         match self {
             Stops::Text(stops) => stops.is_holding(),
@@ -58,7 +67,12 @@ impl Stops {
 impl TextState {
     /// The state before the first id.
     pub fn new(detokenizer: Detokenizer, stops: Stops) -> TextState {
-        TextState { detokenizer, stops, waiting: VecDeque::new() }
+        TextState { detokenizer, stops, waiting: VecDeque::new(), passing: 0 }
+    }
+
+    /// This state, with stop strings that count behind the first `count` tokens.
+    pub fn passing(self, count: usize) -> TextState {
+        TextState { passing: count, ..self }
     }
 
     /// Adds a token, whose text is filled in here. Returns the index of the stop string that its
@@ -66,6 +80,12 @@ impl TextState {
     pub fn push(&mut self, token: Token) -> Option<usize> {
         let piece = self.detokenizer.push(token.id);
         self.waiting.push_back(token);
+        if self.passing > 0 {
+            self.passing -= 1;
+            let held = self.stops.pass(&piece);
+            self.append(&held.text);
+            return None;
+        }
         self.release(&piece)
     }
 

@@ -27,10 +27,10 @@ impl Sampler {
     /// # Errors
     /// A constraint that allows no token here, or whose step costs too much.
     pub fn prepare(&mut self) -> Result<()> {
-        let Some(guide) = &mut self.guide else { return Ok(()) };
         if self.mask.is_some() {
             return Ok(());
         }
+        let Some(guide) = &mut self.guide else { return Ok(()) };
         let Some(mut mask) = guide.mask()? else { return Ok(()) };
         let bias = &self.options.logit_bias;
         for (id, _) in bias.iter().filter(|(_, bias)| **bias == f32::NEG_INFINITY) {
@@ -43,7 +43,10 @@ impl Sampler {
             }
             .into());
         }
-        self.mask = Some(mask);
+        let whole = mask.clone();
+        self.forbidden_ends().iter().for_each(|id| mask.forbid(*id));
+        // Where nothing but an end is left, the text ends.
+        self.mask = Some(if mask.is_empty() { whole } else { mask });
         Ok(())
     }
 

@@ -103,3 +103,76 @@ fn a_seed_repeats_its_draws_and_the_outcome_tells_it() {
     let (again, _) = run(&*model, &drawn(20, seed));
     assert!(again.iter().map(|token| token.id).eq(ids));
 }
+
+#[test]
+fn nothing_ends_a_generation_before_its_fewest_tokens() {
+    let model = Checkpoint::qwen3().model();
+    let likeliest = || GenerateOptions { temperature: Some(0.0), ..drawn(40, 5) };
+    // Also where the text goes on behind them, the model's own ends wait.
+    let (free, _) = run(&*model, &GenerateOptions { min_tokens: 40, ..likeliest() });
+    assert!(free.iter().all(|token| token.id != EOS));
+    let first_of = |id| free.iter().position(|token| token.id == id).unwrap();
+    let first = free.iter().map(|token| first_of(token.id)).max().unwrap();
+    assert!(first > 3, "the text repeats itself at once");
+    let end = free[first].id;
+    let ends = |options| GenerateOptions { stop_token_ids: vec![end], ..options };
+    // Up to there the answer is the same, and from there on the id ends it.
+    for (min_tokens, drafts) in [(0, 0), (1, 0), (first, 0), (first, 4)] {
+        let options = GenerateOptions { min_tokens, draft_tokens: drafts, ..ends(likeliest()) };
+        let (tokens, reason) = run(&*model, &options);
+        assert_eq!((tokens.len(), reason), (first, FinishReason::StopToken(end)));
+    }
+    let longer = GenerateOptions { min_tokens: first + 1, ..ends(likeliest()) };
+    let (tokens, _) = run(&*model, &longer);
+    assert!(tokens.len() > first && tokens[first].id != end, "{first}");
+    for options in [likeliest(), GenerateOptions { top_k: Some(8), ..drawn(40, 5) }] {
+        let (tokens, reason) =
+            run(&*model, &GenerateOptions { min_tokens: 40, ..ends(options.clone()) });
+        assert_eq!((tokens.len(), reason), (40, FinishReason::Length));
+        assert!(tokens.iter().all(|token| token.id != end));
+    }
+    // Log probabilities stay those of the model.
+    let told = |min_tokens| {
+        run(&*model, &GenerateOptions { logprobs: true, min_tokens, ..ends(likeliest()) }).0
+    };
+    let (few, many) = (told(0), told(40));
+    assert!(few.iter().zip(&many).all(|(few, many)| few.logprob == many.logprob));
+    assert!(few.len() == first && many[first].logprob < free_logprob(&*model, first));
+}
+
+/// The log probability of the likeliest token of index `at`.
+fn free_logprob(model: &dyn TextModel, at: usize) -> Option<f32> {
+    let options = GenerateOptions { temperature: Some(0.0), logprobs: true, ..drawn(40, 5) };
+    run(model, &GenerateOptions { min_tokens: 40, ..options }).0[at].logprob
+}
+
+#[test]
+fn the_models_own_end_is_not_drawn_before_the_fewest_tokens() {
+    let model = Checkpoint::qwen3().config("eos_token_id", json!([EOS, 20])).model();
+    let forced = || GenerateOptions { logit_bias: [(20, 100.0)].into(), ..drawn(6, 1) };
+    for (ignore_eos, min_tokens, count) in [(false, 0, 0), (false, 3, 3), (true, 3, 6)] {
+        let options = GenerateOptions { ignore_eos, min_tokens, ..forced() };
+        let (tokens, _) = run(&*model, &options);
+        assert_eq!(tokens.len(), count);
+        assert!(tokens.iter().take(min_tokens).all(|token| token.id != 20));
+    }
+}
+
+#[test]
+fn a_stop_string_counts_behind_the_fewest_tokens() {
+    let model = Checkpoint::qwen3().model();
+    for min_tokens in [0, 1, 5, 10, 39, 40] {
+        let options = GenerateOptions { min_tokens, ..drawn(40, 5) };
+        let (free, _) = run(&*model, &options);
+        let whole = text(&free);
+        let begin = text(&free[..min_tokens]).len();
+        for stop in whole.split_inclusive(|_| true).map(str::to_owned) {
+            let (tokens, reason) =
+                run(&*model, &GenerateOptions { stop: vec![stop.clone()], ..options.clone() });
+            let found = whole[begin..].find(&stop).map(|at| begin + at);
+            let expected = found.map_or(whole.as_str(), |at| &whole[..at]);
+            assert_eq!(text(&tokens), expected, "{min_tokens} {stop:?}");
+            assert_eq!(reason == FinishReason::Length, found.is_none());
+        }
+    }
+}

@@ -79,6 +79,9 @@ impl Asked {
             let left = context.saturating_sub(prompt_tokens);
             options.max_tokens = Some(options.max_tokens.map_or(left, |most| most.min(left)));
         }
+        if let Some(most) = options.max_tokens {
+            options.min_tokens = options.min_tokens.min(most);
+        }
         options
     }
 

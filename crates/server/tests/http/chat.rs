@@ -123,8 +123,9 @@ fn the_context_bounds_max_tokens_and_a_prompt_beyond_it_is_named() {
     let mut fake = Fake::default();
     fake.info.context_length = 10;
     let server = TestServer::with(fake, |_| {});
-    server.chat(json!({"max_tokens": 1000}));
-    assert_eq!(server.model.options.lock().unwrap()[0].max_tokens, Some(2));
+    server.chat(json!({"max_tokens": 1000, "min_tokens": 500}));
+    let seen = server.model.options.lock().unwrap()[0].clone();
+    assert_eq!((seen.max_tokens, seen.min_tokens), (Some(2), 2));
     let long = json!({"messages": [{"role": "user", "content": "much too long"}]});
     let answer = server.post("/v1/chat/completions", &long);
     assert_eq!(answer.status, 400);
@@ -169,6 +170,7 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
         Feature::Sampling,
         Feature::Penalties,
         Feature::Stop,
+        Feature::MinTokens,
         Feature::SpecialTokens,
         Feature::Seed,
         Feature::PenaltyWindow,
@@ -185,6 +187,7 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
         ("temperature", json!(1)),
         ("presence_penalty", json!(1)),
         ("stop", json!("a")),
+        ("min_tokens", json!(4)),
         ("skip_special_tokens", json!(false)),
         ("xtc_probability", json!(0.5)),
         ("seed", json!(3)),

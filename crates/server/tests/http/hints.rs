@@ -60,7 +60,7 @@ fn what_would_change_an_answer_is_refused() {
         ("mirostat", json!(2)),
         ("typical_p", json!(0.9)),
         ("dry_multiplier", json!(0.8)),
-        ("min_tokens", json!(4)),
+        ("min_length", json!(4)),
         ("bad_words", json!(["a"])),
         ("logits_processors", json!(["a"])),
         ("chat_template", json!("{{ x }}")),
@@ -83,6 +83,7 @@ fn other_names_are_the_same_fields() {
     };
     assert_eq!(options(json!({"n_predict": 7})).max_tokens, Some(7));
     assert_eq!(options(json!({"max_new_tokens": 7})).max_tokens, Some(7));
+    assert_eq!(options(json!({"min_new_tokens": 3})).min_tokens, 3);
     let unbounded = options(json!({})).max_tokens;
     for more in [json!({"max_tokens": -1}), json!({"n_predict": -1, "max_completion_tokens": -1})] {
         assert_eq!(options(more).max_tokens, unbounded);

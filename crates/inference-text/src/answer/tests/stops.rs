@@ -44,6 +44,23 @@ fn said(family: Family, prompt: &str, stops: &[&str], text: &str) -> (String, St
     (answer.reasoning, answer.content, answer.calls.len())
 }
 
+#[test]
+fn text_to_pass_completes_no_stop_string_of_what_is_said() {
+    let stops = || {
+        let matcher = StopMatcher::new(&["No."]).expect("a stop string");
+        AnswerStops::new(matcher, AnswerParser::new(Family::Hermes, "", &tools()))
+    };
+    let mut answer = stops();
+    let mut text = answer.pass("<think>\nHm.\n</think>\n\nYes. No. N").text;
+    let held = answer.push("o. No.");
+    text += &held.text;
+    assert_eq!(held.matched, Some(0));
+    assert_eq!(text, "<think>\nHm.\n</think>\n\nYes. No. ");
+    let mut answer = stops();
+    let passed = answer.pass("Yes. No.");
+    assert_eq!(passed.matched.or(answer.finish().matched), None);
+}
+
 /// Answers that think and then say two lines, in all ways in which prompts begin.
 fn thinking() -> Vec<(Family, &'static str, String)> {
     let marks = |open: &str, close: &str| format!("{open}Hm.\nNo, so.{close}\n\nYes.\nNo.");

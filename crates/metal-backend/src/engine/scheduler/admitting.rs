@@ -140,7 +140,8 @@ impl Scheduler<'_> {
         self.note_start();
         let seed = job.options.seed.unwrap_or_else(fresh_seed);
         let (options, vocab_size) = (job.options.clone(), self.served.model.vocab_size);
-        let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size);
+        let sampler = Sampler::new(options, seed, &job.ids, &job.protected_ids, vocab_size)
+            .and_then(|sampler| sampler.going_on(&job.eos_token_ids));
         match self.served.ranks.agree_on(sampler.map_err(crate::error::Error::from)) {
             Ok(sampler) => {
                 let mut sampler = sampler.by_kernel(self.served.kernels == Kernels::Cuda);

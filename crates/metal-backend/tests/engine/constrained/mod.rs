@@ -115,6 +115,20 @@ fn every_answer_of_any_model_is_valid() {
 }
 
 #[test]
+fn an_end_waits_for_the_fewest_tokens_where_something_else_may_come() {
+    for model in [&*DEMO, &*RANDOM] {
+        let of = |form: &str, min_tokens| {
+            let options = GenerateOptions { min_tokens, ..regex(form) };
+            generate(model.as_ref(), &options)
+        };
+        let (tokens, text, _) = of("[a-z]{0,40}", 6);
+        assert!(tokens.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_lowercase()), "{text}");
+        let (_, text, reason) = of("yes", 6);
+        assert!(text == "yes" && matches!(reason, FinishReason::EndOfSequence(_)), "{text}");
+    }
+}
+
+#[test]
 fn filters_and_penalties_work_on_what_is_allowed() {
     let validator = jsonschema::validator_for(&person()).unwrap();
     let xtc = inference_core::Xtc { probability: 1.0, threshold: 0.05 };

@@ -85,6 +85,7 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         stop: vec![piece.to_owned()],
         stop_token_ids: vec![letter],
         ignore_eos: true,
+        min_tokens: 3,
         special_tokens: true,
         logprobs: true,
         top_logprobs: 3,
@@ -124,6 +125,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         stop,
         stop_token_ids,
         ignore_eos,
+        min_tokens,
         special_tokens,
         logprobs,
         top_logprobs,
@@ -285,6 +287,16 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         &|with, without| {
             with.tokens.len() == 6 && without.finish_reason == FinishReason::EndOfSequence(eos)
         },
+    );
+    check(
+        "min_tokens",
+        Some(Feature::MinTokens),
+        &plain,
+        [
+            GenerateOptions { ignore_eos: false, ..forced(eos) },
+            GenerateOptions { ignore_eos: false, min_tokens, ..forced(eos) },
+        ],
+        &|with, without| with.tokens.len() == min_tokens && without.tokens.is_empty(),
     );
     check(
         "special_tokens",

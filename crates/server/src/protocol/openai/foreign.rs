@@ -31,6 +31,7 @@ pub const GENERATING: &[Field] = &[
     alias("n_predict", "max_tokens", Kind::Integer(-1, UNBOUNDED)),
     alias("max_new_tokens", "max_tokens", Kind::Integer(-1, UNBOUNDED)),
     alias("max_output_tokens", "max_tokens", Kind::Integer(-1, UNBOUNDED)),
+    alias("min_new_tokens", "min_tokens", Kind::Integer(0, UNBOUNDED)),
     alias("repeat_penalty", "repetition_penalty", Kind::Number(0.0, f64::MAX)),
     alias("random_seed", "seed", Kind::Integer(i64::MIN, UNBOUNDED)),
     honoured(
@@ -90,8 +91,7 @@ pub const GENERATING: &[Field] = &[
     honoured("do_sample", Kind::Bool, "Extension: `false` is a `temperature` of 0."),
     refused("penalize_nl", &["true"], "penalties are those of all tokens"),
     refused("no_repeat_ngram_size", &["0"], "it is not there; take `repetition_penalty`"),
-    refused("min_tokens", &["0"], "an answer may end where the model ends it; see `ignore_eos`"),
-    refused("min_length", &["0"], "an answer may end where the model ends it; see `ignore_eos`"),
+    refused("min_length", &["0"], "it counts the prompt; take `min_tokens`"),
     refused("bad_words", &["[]"], "forbid token ids by a `logit_bias` of -100"),
     refused("allowed_token_ids", &["[]"], "hold the answer to a `regex` or a `grammar`"),
     refused("include_stop_str_in_output", &["false"], "an answer ends before its stop string"),

@@ -67,6 +67,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         stop: stop(reader, limits)?,
         stop_token_ids: reader.ids("stop_token_ids")?.unwrap_or_default(),
         ignore_eos: reader.bool("ignore_eos")?.unwrap_or(false),
+        min_tokens: reader.count("min_tokens")?.unwrap_or(0),
         draft_tokens: reader.count("draft_tokens")?.unwrap_or(0),
         special_tokens: reader.bool("skip_special_tokens")? == Some(false),
         ..GenerateOptions::default()

@@ -134,6 +134,11 @@ pub const SAMPLING: &[Field] = &[
         "Extension: propose up to so many next tokens from earlier ones, verified in one pass; 0: off.",
     ),
     honoured("ignore_eos", Kind::Bool, "Extension: generate on past the model's own end."),
+    honoured(
+        "min_tokens",
+        Kind::Integer(0, UNBOUNDED),
+        "Extension: until so many tokens, no end and no stop text counts.",
+    ),
     honoured("stop_token_ids", Kind::Array(IDS), "Extension: token ids that end an answer."),
     honoured(
         "skip_special_tokens",
