@@ -19,6 +19,7 @@ pub mod request;
 pub mod respond;
 pub mod responses;
 pub mod thinking;
+mod timings;
 pub mod tools;
 pub mod turns;
 pub mod waiting;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use inference_core::{FinishReason, GenerateMetrics, Generation, PrefillProgress, Token};
 use tokio::sync::watch;
@@ -37,6 +38,8 @@ struct One {
     /// `None` when it has ended. Dropping it cancels.
     generation: Option<(Generation, Permit)>,
     tokens: usize,
+    /// When its first token and its last one came.
+    came: Option<(Instant, Instant)>,
     /// Tokens of its prompt that were told to be read.
     read: usize,
     /// Its prompt's log probabilities were asked for and have not come.
@@ -62,6 +65,7 @@ pub struct Generations {
     usage: Usage,
     /// Told of the usage at the end.
     tally: Tally,
+    began: Instant,
 }
 
 impl Generations {
@@ -73,7 +77,13 @@ impl Generations {
         permits: Vec<Permit>,
         per_prompt: usize,
     ) -> Generations {
-        let one = |pair| One { generation: Some(pair), tokens: 0, read: 0, awaits_prompt: false };
+        let one = |pair| One {
+            generation: Some(pair),
+            tokens: 0,
+            came: None,
+            read: 0,
+            awaits_prompt: false,
+        };
         Generations {
             state: Arc::clone(state),
             loaded,
@@ -85,6 +95,7 @@ impl Generations {
             names: Names::default(),
             usage: Usage::default(),
             tally: Tally::default(),
+            began: Instant::now(),
         }
     }
 
@@ -179,14 +190,22 @@ impl Generations {
         self.usage
     }
 
-    /// The usage so far, with that of generations that still run.
+    /// The usage so far, with that of generations that still run. Their times are those of tokens
+    /// as they came here: the engine tells its own at the end.
     pub fn progress(&self) -> Usage {
         let mut usage = self.usage;
         for (index, one) in self.choices.iter().enumerate() {
             let Some((generation, _)) = &one.generation else { continue };
             usage.completion += one.tokens;
+            let prefill = generation.prefill();
+            if let Some((first, last)) = one.came {
+                usage.decode_time += last - first;
+                usage.decoded += one.tokens.saturating_sub(1);
+                usage.prefill_time += first - self.began;
+            }
             if index.is_multiple_of(self.per_prompt) {
                 usage.prompt += generation.prompt_ids().len();
+                usage.cached += prefill.map_or(0, |known| known.cached);
             }
         }
         usage
@@ -233,7 +252,9 @@ impl Generations {
     fn event(&mut self, index: usize, item: Option<inference_core::Result<Token>>) -> Event {
         match item {
             Some(Ok(token)) => {
-                self.choices[index].tokens += 1;
+                let (now, one) = (Instant::now(), &mut self.choices[index]);
+                one.tokens += 1;
+                one.came = Some((one.came.map_or(now, |(first, _)| first), now));
                 Event::Token(token)
             }
             Some(Err(error)) => {

@@ -162,3 +162,56 @@ fn the_server_tells_what_it_is() {
     let texts = json!({"prompt": "hi", "return_token_strs": true, "add_special": false});
     assert_eq!(server.post("/tokenize", &texts).json()["token_strs"], json!(["h", "i"]));
 }
+
+#[test]
+fn answers_tell_their_times_where_that_is_asked_for() {
+    let slow = Fake { delay: Duration::from_millis(5), ..Fake::says(&["The", " fox", " ran"]) };
+    let server = TestServer::with(slow, |_| {});
+    let names = [
+        "cache_n",
+        "prompt_n",
+        "prompt_ms",
+        "prompt_per_token_ms",
+        "prompt_per_second",
+        "predicted_n",
+        "predicted_ms",
+        "predicted_per_token_ms",
+        "predicted_per_second",
+    ];
+    let are_all = |timings: &Json| names.iter().all(|name| timings[name].is_number());
+    for (path, body) in [
+        ("/v1/chat/completions", chat(json!({"timings_per_token": true}))),
+        ("/v1/completions", json!({"prompt": "abcd", "timings_per_token": true})),
+        ("/completion", json!({"prompt": "abcd", "timings_per_token": true})),
+    ] {
+        let whole = server.post(path, &body);
+        assert_eq!((whole.status, whole.header("x-ml-ignored")), (200, None));
+        let timings = &whole.json()["timings"];
+        assert!(are_all(timings), "{path}: {timings}");
+        assert_eq!((&timings["predicted_n"], &timings["predicted_ms"]), (&json!(3), &json!(250.0)));
+        assert_eq!(timings["predicted_per_second"], 12.0);
+
+        let mut body = body;
+        body["stream"] = json!(true);
+        let answer = server.post(path, &body);
+        let read = |event: &String| serde_json::from_str::<Json>(event).ok();
+        let events: Vec<Json> = answer.events().iter().filter_map(read).collect();
+        let told: Vec<&Json> =
+            events.iter().map(|event| &event["timings"]).filter(|times| are_all(times)).collect();
+        let counts: Vec<u64> =
+            told.iter().filter_map(|timings| timings["predicted_n"].as_u64()).collect();
+        assert_eq!(counts, [1, 2, 3, 3], "{path}: {events:?}");
+        assert_eq!(
+            (&told[0]["predicted_ms"], told[0]["prompt_n"].as_u64()),
+            (&json!(0.0), told[3]["prompt_n"].as_u64())
+        );
+        assert!(told[1]["predicted_ms"].as_f64().is_some_and(|time| time >= 4.0), "{path}");
+        assert_eq!(told[3]["predicted_ms"], 250.0, "the last tells the engine's own");
+
+        body["timings_per_token"] = json!(false);
+        let untold = server.post(path, &body);
+        assert!(path == "/completion" || !untold.text.contains("timings"), "{}", untold.text);
+    }
+    let wrong = server.chat(json!({"timings_per_token": 1}));
+    assert_eq!((wrong.status, wrong.error("param").as_str()), (400, "timings_per_token"));
+}

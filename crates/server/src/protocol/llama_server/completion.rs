@@ -18,6 +18,7 @@ use crate::protocol::infill::{Infill, Shown, infill};
 use crate::protocol::openai::options::{Sampling, UsageEvent, most_tokens, sampling};
 use crate::protocol::openai::{foreign, tables as openai};
 use crate::protocol::request::{Checked, checked};
+use crate::protocol::timings::Times;
 use crate::run::reading::Reading;
 use crate::run::state::State;
 
@@ -28,7 +29,7 @@ use crate::run::state::State;
 pub async fn complete(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let tables = &[openai::SAMPLING, foreign::GENERATING, tables::BOTH, tables::COMPLETION];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
-    let asked = asked(&mut reader, &state)?;
+    let (asked, times) = asked(&mut reader, &state)?;
     let mut prompts = prompts("prompt", reader.take("prompt").unwrap_or_default(), 1)?;
     reader.finish()?;
     let prompt = prompts.remove(0);
@@ -48,6 +49,7 @@ pub async fn complete(Shared(state): Shared<Arc<State>>, request: Request) -> Re
         asked.check_context(ids.len())?;
         let options = asked.options_of(0, model, ids.len());
         let wire = LlamaWire::new(name, text, model.info().context_length, &options);
+        let wire = wire.telling(times);
         let generation = model.generate(&Prompt::Ids(ids), &options)?;
         Ok(Started { generations: vec![(generation, Reading::of_text(None))], wire })
     })
@@ -61,7 +63,7 @@ pub async fn complete(Shared(state): Shared<Arc<State>>, request: Request) -> Re
 pub async fn fill_in(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let tables = &[openai::SAMPLING, foreign::GENERATING, tables::BOTH, tables::INFILL];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
-    let mut asked = asked(&mut reader, &state)?;
+    let (mut asked, times) = asked(&mut reader, &state)?;
     asked.text_field = "input_prefix";
     let mut prefix = reader.text("input_prefix")?.unwrap_or_default();
     prefix.push_str(&reader.text("prompt")?.unwrap_or_default());
@@ -76,15 +78,16 @@ pub async fn fill_in(Shared(state): Shared<Arc<State>>, request: Request) -> Res
         let mut options = asked.options_of(0, model, ids.len());
         options.stop_token_ids.extend(ends);
         let wire = LlamaWire::new(name, text, model.info().context_length, &options);
+        let wire = wire.telling(times);
         let generation = model.generate(&Prompt::Ids(ids), &options)?;
         Ok(Started { generations: vec![(generation, Reading::of_text(None))], wire })
     })
     .await
 }
 
-/// The generation that both ask for.
-fn asked(reader: &mut Reader, state: &State) -> Result<Asked> {
-    let Sampling { mut asked, usage } = sampling(reader, &state.config.limits)?;
+/// The generation that both ask for, and whether pieces tell times.
+fn asked(reader: &mut Reader, state: &State) -> Result<(Asked, Times)> {
+    let Sampling { mut asked, usage, times } = sampling(reader, &state.config.limits)?;
     if usage != UsageEvent::Untold {
         take_hint("stream_options", "the last piece tells the usage in any case")?;
     }
@@ -93,7 +96,7 @@ fn asked(reader: &mut Reader, state: &State) -> Result<Asked> {
     }
     asked.options.max_tokens = most_tokens(reader, "max_tokens")?.flatten();
     (asked.count_field, asked.text_field) = ("prompt", "prompt");
-    Ok(asked)
+    Ok((asked, times))
 }
 
 fn shown(items: Vec<Json>) -> Result<Vec<Shown>> {

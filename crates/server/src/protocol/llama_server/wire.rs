@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use crate::error::ApiError;
 use crate::fields::json::number;
 use crate::protocol::openai::head::{IDLE, failure, of_progress};
+use crate::protocol::timings::{Times, timings};
 use crate::protocol::wire::{Frame, Wire};
 use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
@@ -18,6 +19,9 @@ pub struct LlamaWire {
     settings: Json,
     end: Option<End>,
     has_new_line: bool,
+    times: Times,
+    /// Used so far.
+    progress: Usage,
 }
 
 impl LlamaWire {
@@ -42,7 +46,13 @@ impl LlamaWire {
             "stop": options.stop,
             "ignore_eos": options.ignore_eos,
         });
-        LlamaWire { model, prompt, settings, end: None, has_new_line: false }
+        let (end, has_new_line, progress) = (None, false, Usage::default());
+        LlamaWire { model, prompt, settings, end, has_new_line, times: Times::Untold, progress }
+    }
+
+    /// This writer, with times in each piece where these are told.
+    pub fn telling(self, times: Times) -> LlamaWire {
+        LlamaWire { times, ..self }
     }
 
     fn last(&self, content: &str, usage: Usage) -> Json {
@@ -73,34 +83,13 @@ impl LlamaWire {
     }
 }
 
-/// The times of a request, in milliseconds. Tokens that a cache held were not read.
-fn timings(usage: Usage) -> Json {
-    let of = |tokens: usize, milliseconds: f64| {
-        let each = if tokens == 0 { 0.0 } else { milliseconds / tokens as f64 };
-        let rate = if each == 0.0 { 0.0 } else { 1e3 / each };
-        (each, rate)
-    };
-    let read = usage.prompt.saturating_sub(usage.cached);
-    let (prompt_ms, predicted_ms) =
-        (usage.prefill_time.as_secs_f64() * 1e3, usage.decode_time.as_secs_f64() * 1e3);
-    let (prompt_each, prompt_rate) = of(read, prompt_ms);
-    let (each, rate) = of(usage.completion, predicted_ms);
-    json!({
-        "cache_n": usage.cached,
-        "prompt_n": read,
-        "prompt_ms": prompt_ms,
-        "prompt_per_token_ms": prompt_each,
-        "prompt_per_second": prompt_rate,
-        "predicted_n": usage.completion,
-        "predicted_ms": predicted_ms,
-        "predicted_per_token_ms": each,
-        "predicted_per_second": rate,
-    })
-}
-
 impl Wire for LlamaWire {
     fn begin(&mut self) -> Vec<Frame> {
         Vec::new()
+    }
+
+    fn used(&mut self, progress: Usage) {
+        self.progress = progress;
     }
 
     fn read(&mut self, index: usize, progress: PrefillProgress) -> Vec<Frame> {
@@ -128,7 +117,10 @@ impl Wire for LlamaWire {
         if text.is_empty() {
             return Vec::new();
         }
-        let chunk = json!({"index": index, "content": text, "tokens": [], "stop": false});
+        let mut chunk = json!({"index": index, "content": text, "tokens": [], "stop": false});
+        if self.times == Times::Told {
+            chunk["timings"] = timings(self.progress);
+        }
         vec![Frame::Data(chunk.to_string())]
     }
 
@@ -149,33 +141,5 @@ impl Wire for LlamaWire {
         self.has_new_line = answer.text.contains('\n');
         self.end = answer.end.clone();
         self.last(&answer.text, usage)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::timings;
-    use crate::run::part::Usage;
-
-    #[test]
-    fn rates_are_those_of_what_was_computed() {
-        let usage = Usage {
-            prompt: 30,
-            cached: 10,
-            completion: 4,
-            prefill_time: Duration::from_millis(40),
-            decode_time: Duration::from_millis(200),
-            ..Usage::default()
-        };
-        let told = timings(usage);
-        assert_eq!((&told["prompt_n"], &told["cache_n"]), (&20.into(), &10.into()));
-        assert_eq!(told["prompt_per_second"], 500.0);
-        assert_eq!(
-            (&told["predicted_per_token_ms"], &told["predicted_per_second"]),
-            (&50.0.into(), &20.0.into())
-        );
-        assert_eq!(timings(Usage::default())["predicted_per_second"], 0.0);
     }
 }

@@ -45,8 +45,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let Chat { conversation, sampling, most_calls } = read(&mut reader, &state, &loaded)?;
     reader.finish()?;
-    let Sampling { asked, usage } = sampling;
-    let head = Head::new(state.id("chatcmpl-"), loaded.name(), usage);
+    let Sampling { asked, usage, times } = sampling;
+    let head = Head::new(state.id("chatcmpl-"), loaded.name(), usage).telling(times);
     let call_ids = (0..asked.per_prompt).map(|_| state.id("call_")).collect();
     let logprobs = if asked.options.logprobs { Logprobs::Told } else { Logprobs::Untold };
     let wire = ChatWire::new(head, call_ids, logprobs);

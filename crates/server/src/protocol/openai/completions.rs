@@ -62,8 +62,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     reader.finish()?;
     completion.tell_the_end(loaded.model.capabilities());
     let Completion { prompts, sampling, n, echo, logprobs, suffix } = completion;
-    let Sampling { asked, usage } = sampling;
-    let head = Head::new(state.id("cmpl-"), loaded.name(), usage);
+    let Sampling { asked, usage, times } = sampling;
+    let head = Head::new(state.id("cmpl-"), loaded.name(), usage).telling(times);
     let most = state.config.limits.prompt_logprobs;
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         // The prompt's tokens, where they are told, are its text, and the first of them begins it.

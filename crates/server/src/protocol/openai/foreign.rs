@@ -137,7 +137,11 @@ pub const GENERATING: &[Field] = &[
         Kind::Bool,
         "Extension: a stream tells how far the prompt is read, in `prompt_progress`.",
     ),
-    hint("timings_per_token", &["false"], "times are in `/metrics`"),
+    honoured(
+        "timings_per_token",
+        Kind::Bool,
+        "Extension: answers and the chunks of a stream have llama.cpp's `timings`.",
+    ),
     refused("parse_tool_calls", &["true"], "calls are told as calls"),
     // Hints of routers, and labels.
     hint("provider", &[], ROUTED),

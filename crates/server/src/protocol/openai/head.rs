@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::options::UsageEvent;
 use crate::error::ApiError;
+use crate::protocol::timings::{Times, timings};
 use crate::protocol::wire::Frame;
 use crate::run::part::{End, Usage};
 use crate::run::state::now;
@@ -19,6 +20,7 @@ pub struct Head {
     created: u64,
     model: String,
     usage: UsageEvent,
+    times: Times,
     /// Used so far, where each event tells it.
     progress: Usage,
 }
@@ -26,7 +28,13 @@ pub struct Head {
 impl Head {
     /// The head of the new response `id` of `model`.
     pub fn new(id: String, model: &str, usage: UsageEvent) -> Head {
-        Head { id, created: now(), model: model.to_owned(), usage, progress: Usage::default() }
+        let (model, progress) = (model.to_owned(), Usage::default());
+        Head { id, created: now(), model, usage, times: Times::Untold, progress }
+    }
+
+    /// This head, with times in whole answers and in events where these are told.
+    pub fn telling(self, times: Times) -> Head {
+        Head { times, ..self }
     }
 
     /// Takes note of what is used so far.
@@ -38,6 +46,9 @@ impl Head {
     pub fn whole(&self, object: &str, choices: Vec<Json>, usage: Usage) -> Json {
         let mut whole = self.object(object, choices);
         whole["usage"] = of_usage(usage);
+        if self.times == Times::Told {
+            whole["timings"] = timings(usage);
+        }
         whole
     }
 
@@ -49,6 +60,10 @@ impl Head {
             UsageEvent::Told => chunk["usage"] = Json::Null,
             UsageEvent::Each => chunk["usage"] = of_usage(self.progress),
             UsageEvent::Untold => {}
+        }
+        // The chunk that begins an answer comes before anything is known.
+        if self.times == Times::Told && self.progress.prompt > 0 {
+            chunk["timings"] = timings(self.progress);
         }
         Frame::Data(chunk.to_string())
     }

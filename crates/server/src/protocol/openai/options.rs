@@ -12,6 +12,7 @@ use crate::fields::bounds::check_stops;
 use crate::fields::reader::{Reader, expected};
 use crate::fields::told::take_hint;
 use crate::protocol::generate::{Asked, Delivery};
+use crate::protocol::timings::Times;
 
 /// The threshold of excluding top choices where a request gives its probability alone.
 const XTC_THRESHOLD: f32 = 0.1;
@@ -31,6 +32,8 @@ pub struct Sampling {
     pub asked: Asked,
     /// The events of a stream that have the usage.
     pub usage: UsageEvent,
+    /// The times of the request, as llama.cpp's clients ask for them.
+    pub times: Times,
 }
 
 /// The events of a stream that have the usage.
@@ -100,7 +103,9 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         count_field: "n",
         text_field: "messages",
     };
-    Ok(Sampling { usage: usage_event(reader, delivery)?, asked })
+    let tells_times = reader.bool("timings_per_token")?.unwrap_or(false);
+    let times = if tells_times { Times::Told } else { Times::Untold };
+    Ok(Sampling { usage: usage_event(reader, delivery)?, asked, times })
 }
 
 /// Returns true when a stream tells how far the prompt is read. A whole answer cannot tell it.
