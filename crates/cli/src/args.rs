@@ -3,6 +3,7 @@
 mod at;
 mod bench;
 mod classify;
+mod dry;
 mod embed;
 mod image;
 mod info;

@@ -164,7 +164,7 @@ pub fn with_flags(reason: &str) -> String {
 }
 
 /// Options of the contract whose flags have their names; a test holds them to both.
-const OPTIONS: [&str; 60] = [
+const OPTIONS: [&str; 62] = [
     "backend",
     "batch_invariant",
     "cache_limit",
@@ -220,9 +220,11 @@ const OPTIONS: [&str; 60] = [
     "threads",
     "timestamps",
     "top_k",
+    "top_n_sigma",
     "top_logprobs",
     "top_p",
     "truncate",
+    "typical_p",
     "width",
     "wired_limit",
 ];
@@ -242,6 +244,7 @@ pub fn flag_of(field: &str) -> Option<String> {
         "parallel_slots" => "--parallel",
         "pipeline" => "--pipeline",
         "quantize" => "--quantise",
+        "dry.sequence_breakers" => "--dry-sequence-breaker",
         "stop_token_ids" => "--stop-token-id",
         "tools" => "--tools",
         "task" => "--translate",

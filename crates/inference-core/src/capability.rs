@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ClassifyOptions, Error, GenerateOptions, LoadOptions, PenaltyScope, Result};
+use crate::{ClassifyOptions, Dry, Error, GenerateOptions, LoadOptions, PenaltyScope, Result};
 
 /// Something that a caller may ask of a loaded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,11 +48,11 @@ pub enum Feature {
     /// the limits.
     Images,
     /// Draws at a temperature above 0, and the filters before them: `top_k`, `top_p`, `min_p`,
-    /// `xtc`.
+    /// `typical_p`, `top_n_sigma`, `xtc`.
     Sampling,
     /// A given `seed`, which makes draws repeatable.
     Seed,
-    /// `repetition_penalty`, `presence_penalty` and `frequency_penalty`.
+    /// `repetition_penalty`, `presence_penalty`, `frequency_penalty` and `dry`.
     Penalties,
     /// A choice of how many ids the penalties look at.
     PenaltyWindow,
@@ -224,11 +224,14 @@ impl Capabilities {
             ("top_k", options.top_k.is_some_and(|k| k != 0), Feature::Sampling),
             ("top_p", set(options.top_p, 1.0), Feature::Sampling),
             ("min_p", set(options.min_p, 0.0), Feature::Sampling),
+            ("typical_p", set(options.typical_p, 1.0), Feature::Sampling),
+            ("top_n_sigma", options.top_n_sigma.is_some_and(|n| n > 0.0), Feature::Sampling),
             ("xtc", options.xtc.is_some_and(|xtc| xtc.probability != 0.0), Feature::Sampling),
             ("seed", options.seed.is_some() && options.temperature != Some(0.0), Feature::Seed),
             ("repetition_penalty", set(options.repetition_penalty, 1.0), Feature::Penalties),
             ("presence_penalty", set(options.presence_penalty, 0.0), Feature::Penalties),
             ("frequency_penalty", set(options.frequency_penalty, 0.0), Feature::Penalties),
+            ("dry", options.dry.as_ref().is_some_and(Dry::is_on), Feature::Penalties),
             ("penalty_window", options.penalty_window.is_some(), Feature::PenaltyWindow),
             (
                 "penalty_scope",

@@ -32,6 +32,7 @@ mod capability;
 mod chat_options;
 mod constraint;
 mod discover;
+mod dry;
 mod embedding_model;
 mod embedding_request;
 mod encoded_picture;
@@ -68,6 +69,7 @@ pub use constraint::{Constraint, ReasoningBudget, ReasoningMarks};
 pub use discover::{
     DiscoveredModel, ModelKind, discover, is_gguf, is_gguf_model, model_kind, unfinished,
 };
+pub use dry::Dry;
 pub use embedding_model::{EmbeddingModel, EmbeddingModelInfo, Embeddings, PairScores};
 pub use embedding_request::{
     EmbedInput, EmbedOptions, EmbeddingLoadOptions, Pooling, ScoreOptions, TextPair, Truncate,

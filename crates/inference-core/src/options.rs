@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 use std::path::PathBuf;
 
 use crate::{
-    CancelToken, Constraint, CpuActivations, Error, PenaltyScope, Ranks, ReasoningBudget,
+    CancelToken, Constraint, CpuActivations, Dry, Error, PenaltyScope, Ranks, ReasoningBudget,
     ReasoningMarks, Result,
 };
 
@@ -184,9 +184,9 @@ pub struct Xtc {
 /// How tokens are generated.
 ///
 /// Logits pass, in this order: `logit_bias`, `repetition_penalty`, `presence_penalty`,
-/// `frequency_penalty`; then the `constraint`; then, unless the temperature is 0, `top_p`, `min_p`,
-/// `xtc`, `top_k`, the temperature, and the draw. Log probabilities are those before the
-/// constraint, the filters and the temperature.
+/// `frequency_penalty`, `dry`; then the `constraint`; then, unless the temperature is 0,
+/// `top_n_sigma`, `typical_p`, `top_p`, `min_p`, `xtc`, `top_k`, the temperature, and the draw. Log
+/// probabilities are those before the constraint, the filters and the temperature.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
     /// The most tokens to generate; `None`: to the end of the context; 0: prefill only.
@@ -201,6 +201,12 @@ pub struct GenerateOptions {
     pub top_p: Option<f32>,
     /// Drop tokens less likely than this fraction of the most likely one, in `[0, 1]`.
     pub min_p: Option<f32>,
+    /// Keep the tokens whose surprise is nearest to the mean one, until their probabilities pass
+    /// this, in `[0, 1]`; 1: all. Also called locally typical sampling.
+    pub typical_p: Option<f32>,
+    /// Keep the tokens whose logits are at most so many standard deviations of all logits below the
+    /// greatest one; 0 or less: all.
+    pub top_n_sigma: Option<f32>,
     /// Exclude-top-choices sampling.
     pub xtc: Option<Xtc>,
     /// Divides positive and multiplies negative logits of the ids in the window; above 0, 1 is off.
@@ -209,6 +215,8 @@ pub struct GenerateOptions {
     pub presence_penalty: Option<f32>,
     /// Subtracted from the logits of the ids in the window, once for each occurrence.
     pub frequency_penalty: Option<f32>,
+    /// A penalty on going on with what was there before.
+    pub dry: Option<Dry>,
     /// How many of the last ids of the `penalty_scope` the penalties look at; `None`: 20 of the
     /// context, all of the generated ones. It says nothing without a penalty.
     pub penalty_window: Option<usize>,
@@ -311,6 +319,9 @@ impl GenerateOptions {
         within("temperature", self.temperature, (Included(0.0), Unbounded))?;
         within("top_p", self.top_p, (Included(0.0), Included(1.0)))?;
         within("min_p", self.min_p, (Included(0.0), Included(1.0)))?;
+        within("typical_p", self.typical_p, (Included(0.0), Included(1.0)))?;
+        within("top_n_sigma", self.top_n_sigma, (Unbounded, Unbounded))?;
+        self.dry.as_ref().map_or(Ok(()), Dry::validate)?;
         within("repetition_penalty", self.repetition_penalty, (Excluded(0.0), Unbounded))?;
         within("presence_penalty", self.presence_penalty, (Unbounded, Unbounded))?;
         within("frequency_penalty", self.frequency_penalty, (Unbounded, Unbounded))?;

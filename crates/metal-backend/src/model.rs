@@ -1,6 +1,7 @@
 //! A loaded model as the contract sees it.
 
 mod attention;
+mod breakers;
 mod chats;
 mod honoured;
 mod laid;
@@ -34,6 +35,7 @@ use crate::sampling::is_greedy;
 use crate::sight::Sight;
 use crate::special_tokens::special_tokens;
 use crate::weights::Checkpoint;
+use breakers::KnownBreakers;
 use honoured::{capabilities, refused_by_ranks};
 use laid::Laid;
 
@@ -51,6 +53,7 @@ pub(crate) struct MlxModel {
     info: ModelInfo,
     capabilities: Capabilities,
     constraints: Constraints,
+    breakers: KnownBreakers,
     /// The layers that have attention.
     attention_layers: Vec<usize>,
     /// How it is shown pictures, where it sees.
@@ -153,6 +156,7 @@ impl MlxModel {
             info,
             capabilities,
             constraints,
+            breakers: KnownBreakers::default(),
             attention_layers,
             sight: sight.ok(),
             family: OnceLock::new(),
@@ -260,14 +264,17 @@ impl MlxModel {
     /// How a classification draws by `options`; `None` where that is the most likely id alone.
     fn draw(&self, options: &GenerateOptions) -> Option<Box<DrawOptions>> {
         let plain = is_greedy(options) && options.logit_bias.is_empty();
+        let vocabulary = (&self.text.tokenizer, self.info.vocab_size);
+        let breakers = self.breakers.of(options, vocabulary);
         let penalties =
             [options.repetition_penalty, options.presence_penalty, options.frequency_penalty];
-        if plain && options.top_logprobs == 0 && penalties.iter().all(Option::is_none) {
+        let is_penalised = penalties.iter().any(Option::is_some) || breakers.is_some();
+        if plain && options.top_logprobs == 0 && !is_penalised {
             return None;
         }
         let generate = GenerateOptions { logprobs: true, logits: false, ..options.clone() };
         let protected_ids = self.text.protected_ids.clone();
-        Some(Box::new(DrawOptions { generate, protected_ids }))
+        Some(Box::new(DrawOptions { generate, protected_ids, breakers }))
     }
 
     /// Converts the scores of a prompt to the contract's result.
@@ -338,12 +345,15 @@ impl MlxModel {
         let stops = StopMatcher::new(&options.stop).map_err(Error::from)?;
         let (output, generation) = Generation::channel(ids.clone(), options.cancel.clone());
         let text = TextState::new(detokenizer, Stops::new(stops, parser));
+        let vocabulary = (&self.text.tokenizer, self.info.vocab_size);
+        let repeats = self.breakers.repeats(&options, vocabulary, &ids);
         self.engine.submit(Job {
             number: 0,
             ids,
             scene,
             eos_token_ids: self.info.eos_token_ids.clone(),
             protected_ids: self.text.protected_ids.clone(),
+            repeats,
             guide,
             prompt_logprobs,
             text: Some(text.passing(options.min_tokens)),

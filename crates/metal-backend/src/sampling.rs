@@ -1,7 +1,8 @@
 //! From logits to a token id, on the device.
 //!
-//! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties; log
-//! probabilities are taken here; then the constraint, top-p, min-p, XTC, top-k, temperature, draw.
+//! The order is mlx-lm's: logit bias, repetition, presence and frequency penalties, DRY; log
+//! probabilities are taken here; then the constraint, top-n-sigma, typical-p, top-p, min-p, XTC,
+//! top-k, temperature, draw.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -70,6 +71,8 @@ pub(crate) struct Sampler {
     guide: Option<Guide>,
     /// Ids that it allows the next draw to choose, once they are known.
     mask: Option<Mask>,
+    /// The penalty on going on with what was there before.
+    repeats: Option<Repeats>,
     /// Ids `[1, n]` that are not drawn before `min_tokens`.
     ends: Option<Indices>,
     /// Those ids.
@@ -121,6 +124,7 @@ impl Sampler {
             xtc_droppable,
             guide: None,
             mask: None,
+            repeats: None,
             ends: None,
             end_ids: Vec::new(),
             by_kernel: false,
@@ -136,6 +140,11 @@ impl Sampler {
         Sampler { by_kernel, ..self }
     }
 
+    /// The sampler with a penalty on repeats, which know the prompt.
+    pub fn against(self, repeats: Option<Repeats>) -> Sampler {
+        Sampler { repeats, ..self }
+    }
+
     /// The seed of the draws.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -146,6 +155,9 @@ impl Sampler {
         if let Some(guide) = &mut self.guide {
             guide.accept(id);
             self.mask = None;
+        }
+        if let Some(repeats) = &mut self.repeats {
+            repeats.observe(id);
         }
         let window = self.options.penalty_window_or_default();
         self.history.push(id);
@@ -171,6 +183,7 @@ impl Sampler {
         set(self.options.repetition_penalty, 1.0)
             || set(self.options.presence_penalty, 0.0)
             || set(self.options.frequency_penalty, 0.0)
+            || self.repeats.is_some()
             || self.guide.as_ref().is_some_and(Guide::must_know)
     }
 
@@ -203,9 +216,8 @@ impl Sampler {
         if self.is_greedy() {
             return Some(1);
         }
-        let has_xtc = self.options.xtc.is_some_and(|xtc| xtc.probability > 0.0);
         let top_k = self.options.top_k.filter(|k| (1..=MOST_TOP).contains(k));
-        top_k.filter(|_| !has_xtc && !self.by_kernel)
+        top_k.filter(|_| !needs_filters(&self.options) && !self.by_kernel)
     }
 
     /// Draws where the draw is [narrow](Self::narrow), from the `logprobs`, `[1, vocab_size]`, of
@@ -227,8 +239,7 @@ impl Sampler {
     /// How our kernel draws, where it does.
     fn drawing(&self) -> Option<Drawing> {
         let options = &self.options;
-        let has_xtc = options.xtc.is_some_and(|xtc| xtc.probability > 0.0);
-        let is_one = self.by_kernel && !has_xtc && !self.is_greedy();
+        let is_one = self.by_kernel && !needs_filters(options) && !self.is_greedy();
         is_one.then(|| Drawing {
             temperature: Some(options.temperature.unwrap_or(1.0)),
             top_p: options.top_p.map_or(1.0, |p| p.max(LEAST_TOP_P)),
@@ -289,51 +300,6 @@ impl Sampler {
         (self.step == 0).then(|| ops::logsumexp(raw, -1, false)).transpose()
     }
 
-    /// Logit bias and penalties.
-    fn adjust(&self, mut logits: Array) -> Result<Array> {
-        if let Some((ids, values)) = &self.bias {
-            logits = ops::scatter_add_axis(&logits, ids, values, -1)?;
-        }
-        let options = &self.options;
-        let repetition = options.repetition_penalty.filter(|penalty| *penalty != 1.0);
-        let presence = options.presence_penalty.filter(|penalty| *penalty != 0.0);
-        let frequency = options.frequency_penalty.filter(|penalty| *penalty != 0.0);
-        if repetition.is_none() && presence.is_none() && frequency.is_none() {
-            return Ok(logits);
-        }
-        let Some(seen) = self.seen()? else { return Ok(logits) };
-        let scalar = |value| Array::scalar(value, Dtype::F32);
-        if let Some(penalty) = repetition {
-            let values = ops::take_along_axis(&logits, &seen, -1)?;
-            let penalty = scalar(penalty)?;
-            let penalised = ops::where_(
-                &ops::less(&values, &scalar(0.0)?)?,
-                &ops::multiply(&values, &penalty)?,
-                &ops::divide(&values, &penalty)?,
-            )?;
-            // An id that was seen twice is written twice with the same value.
-            logits = ops::put_along_axis(&logits, &seen, &penalised, -1)?;
-        }
-        if let Some(penalty) = presence {
-            let values = ops::take_along_axis(&logits, &seen, -1)?;
-            let penalised = ops::subtract(&values, &scalar(penalty)?)?;
-            logits = ops::put_along_axis(&logits, &seen, &penalised, -1)?;
-        }
-        if let Some(penalty) = frequency {
-            let values = ops::broadcast_to(&scalar(-penalty)?, seen.shape())?;
-            logits = ops::scatter_add_axis(&logits, &seen, &values, -1)?;
-        }
-        Ok(logits)
-    }
-
-    /// The ids in the penalties' window, `[1, n]`.
-    fn seen(&self) -> Result<Option<Indices>> {
-        let window = self.options.penalty_window_or_default();
-        let known = &self.history[self.history.len().saturating_sub(window)..];
-        let seen = (!known.is_empty()).then(|| Indices::from_u32(known, &[1, known.len() as i32]));
-        seen.transpose()
-    }
-
     /// Filters and draws; `[1]`. `total` is what the probabilities of all ids add up to, where some
     /// are left out.
     fn sample(&self, logprobs: &Array, total: Option<f32>) -> Result<Indices> {
@@ -343,6 +309,12 @@ impl Sampler {
         let options = &self.options;
         let (draw_key, xtc_key) = random::split(&random::key(mix(self.seed, self.step))?)?;
         let mut logprobs = logprobs.share()?;
+        if let Some(n) = top_n_sigma(options) {
+            logprobs = filter_top_n_sigma(&logprobs, n)?;
+        }
+        if let Some(typical_p) = typical_p(options) {
+            logprobs = filter_typical(&logprobs, typical_p)?;
+        }
         if let Some(top_p) = options.top_p.filter(|p| *p < 1.0) {
             logprobs = filter_top_p(&logprobs, top_p.max(LEAST_TOP_P), total)?;
         }
@@ -373,7 +345,23 @@ pub(crate) fn is_greedy(options: &GenerateOptions) -> bool {
         || options.min_p.is_some_and(|p| p >= 1.0)
         // It comes behind what drops the most likely ids.
         || options.top_k == Some(1) && options.xtc.is_none();
-    leaves_one || options.temperature.unwrap_or(0.0) < GREEDY_BELOW
+    // So may this one, which comes before all of them.
+    leaves_one && typical_p(options).is_none() || options.temperature.unwrap_or(0.0) < GREEDY_BELOW
+}
+
+/// The share of typical ids that a draw is among, where that is not all.
+fn typical_p(options: &GenerateOptions) -> Option<f32> {
+    options.typical_p.filter(|p| *p < 1.0)
+}
+
+fn top_n_sigma(options: &GenerateOptions) -> Option<f32> {
+    options.top_n_sigma.filter(|n| *n > 0.0)
+}
+
+/// Returns true when a filter is asked for that looks at all ids, and that no kernel of ours has.
+fn needs_filters(options: &GenerateOptions) -> bool {
+    let has_xtc = options.xtc.is_some_and(|xtc| xtc.probability > 0.0);
+    has_xtc || typical_p(options).is_some() || top_n_sigma(options).is_some()
 }
 
 /// The `count` most likely ids of each row of `logprobs`, `[n, vocab_size]`, in no order, and their
@@ -392,61 +380,6 @@ pub(crate) fn most_likely(logprobs: &Array, count: usize) -> Result<Option<(Indi
     Ok(Some((ids, values)))
 }
 
-/// Drops the ids where `dropped` is true.
-fn drop_where(dropped: &Array, logprobs: &Array) -> Result<Array> {
-    ops::where_(dropped, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, logprobs)
-}
-
-/// Keeps the most likely tokens until their probabilities reach `top_p`, the one that crosses it
-/// included. They add up to `total`, where it is given.
-fn filter_top_p(logprobs: &Array, top_p: f32, total: Option<f32>) -> Result<Array> {
-    let sorted = ops::sort(logprobs, -1)?;
-    let probabilities = ops::exp(&sorted)?;
-    let above = ops::cumsum(&probabilities, -1, ops::Cumulative::ReverseExclusive)?;
-    let total = match total {
-        None => ops::sum(&probabilities, -1, true)?,
-        Some(total) => Array::scalar(total, Dtype::F32)?,
-    };
-    let bound = ops::multiply(&total, &Array::scalar(top_p, Dtype::F32)?)?;
-    let dropped = ops::greater_equal(&above, &bound)?;
-    let infinity = Array::scalar(f32::INFINITY, Dtype::F32)?;
-    let threshold = ops::min(&ops::where_(&dropped, &infinity, &sorted)?, -1, true)?;
-    drop_where(&ops::less(logprobs, &threshold)?, logprobs)
-}
-
-/// Keeps the tokens at least `min_p` times as likely as the most likely one.
-fn filter_min_p(logprobs: &Array, min_p: f32) -> Result<Array> {
-    let best = ops::max(logprobs, -1, true)?;
-    let threshold = ops::add(&best, &Array::scalar(min_p.ln(), Dtype::F32)?)?;
-    drop_where(&ops::less(logprobs, &threshold)?, logprobs)
-}
-
-/// With the given probability, drops every token above the threshold but the least likely one.
-fn filter_xtc(
-    logprobs: &Array,
-    xtc: inference_core::Xtc,
-    droppable: &Array,
-    key: &Array,
-) -> Result<Array> {
-    let probabilities = ops::softmax(logprobs, -1, false)?;
-    let threshold = Array::scalar(xtc.threshold, Dtype::F32)?;
-    let infinity = Array::scalar(f32::INFINITY, Dtype::F32)?;
-    let top = ops::greater(&probabilities, &threshold)?;
-    let least = ops::min(&ops::where_(&top, &probabilities, &infinity)?, -1, true)?;
-    let dropped = ops::logical_and(&ops::greater(&probabilities, &least)?, droppable)?;
-    let chance = random::uniform(&[1, 1], key)?;
-    let skipped = ops::greater(&chance, &Array::scalar(xtc.probability, Dtype::F32)?)?;
-    ops::where_(&skipped, logprobs, &drop_where(&dropped, logprobs)?)
-}
-
-/// Keeps the `top_k` most likely tokens; `top_k` is below the vocabulary's size.
-fn filter_top_k(logprobs: &Array, top_k: i32) -> Result<Array> {
-    let order = ops::argpartition(&ops::negative(logprobs)?, top_k - 1, -1)?;
-    let rest = order.slice_axis(-1, top_k, logprobs.shape()[1])?;
-    let lowest = Array::from_f32(&[f32::NEG_INFINITY], &[1, 1])?;
-    ops::put_along_axis(logprobs, &rest, &ops::broadcast_to(&lowest, rest.shape())?, -1)
-}
-
 /// A seed that no request gave: entropy from the standard library's hash keys.
 pub(crate) fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish()
@@ -462,10 +395,17 @@ fn mix(seed: u64, step: u64) -> u64 {
 
 mod constrained;
 mod ends;
+mod filters;
 mod normalise;
+mod penalties;
+mod repeats;
 mod rows;
 #[cfg(test)]
 mod tests;
 
+use filters::{
+    filter_min_p, filter_top_k, filter_top_n_sigma, filter_top_p, filter_typical, filter_xtc,
+};
 pub(crate) use normalise::{log_sum, normalise};
+pub(crate) use repeats::{Breakers, Repeats};
 pub(crate) use rows::{Check, Draws, take_rows};

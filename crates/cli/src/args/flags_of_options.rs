@@ -39,6 +39,7 @@ fn each_option_of_the_contract_is_told_by_its_flag_or_has_none() {
     let without = [
         "gpu_layers",
         "xtc",
+        "dry",
         "cancel",
         "ranks",
         "generate",

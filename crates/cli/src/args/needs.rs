@@ -12,11 +12,17 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 use super::Cli;
 
+/// Arguments that say nothing without the multiplier of DRY.
+const OF_DRY: &[&str] =
+    &["dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breaker"];
+
 /// A command, an argument of it, and those that say nothing without that one.
 const NEEDED: &[(&str, &str, &[&str])] = &[
     ("generate", "json", &["batch", "prompt_logprobs", "top_logprobs", "logits"]),
     ("generate", "xtc_probability", &["xtc_threshold"]),
     ("chat", "xtc_probability", &["xtc_threshold"]),
+    ("generate", "dry_multiplier", OF_DRY),
+    ("chat", "dry_multiplier", OF_DRY),
     ("inspect", "json", &["values"]),
     ("inspect", "svg", &["head"]),
     ("bench", "shape", &["bits", "layers", "print_config"]),

@@ -7,6 +7,7 @@ use inference_core::{
     Constraint, GenerateOptions, PenaltyScope, ReasoningBudget, ReasoningMarks, Xtc,
 };
 
+use super::dry::DryArgs;
 use super::values::{self, LogitBias};
 use crate::failure::Result;
 use crate::{files, json};
@@ -38,6 +39,13 @@ pub struct SamplingArgs {
     /// Drop tokens below this share of the best one's probability, in [0, 1]
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub min_p: Option<f32>,
+    /// Draw among the tokens of typical surprise that together reach this probability, in [0, 1];
+    /// 1: all
+    #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
+    pub typical_p: Option<f32>,
+    /// Draw among the tokens so many standard deviations below the greatest logit; 0: all
+    #[arg(long, value_name = "N", value_parser = values::number, allow_hyphen_values = true)]
+    pub top_n_sigma: Option<f32>,
     /// Chance that a step drops its top choices, in [0, 1]
     #[arg(long, value_name = "P", value_parser = values::number, allow_hyphen_values = true)]
     pub xtc_probability: Option<f32>,
@@ -53,6 +61,8 @@ pub struct SamplingArgs {
     /// Taken from the logit of each recent token, once for each time it occurs
     #[arg(long, value_name = "X", value_parser = values::number, allow_hyphen_values = true)]
     pub frequency_penalty: Option<f32>,
+    #[command(flatten)]
+    pub dry: DryArgs,
     /// How many tokens are recent; with one of the penalties [default: 20, or all of the answer]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub penalty_window: Option<usize>,
@@ -121,7 +131,10 @@ impl SamplingArgs {
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
+            typical_p: self.typical_p,
+            top_n_sigma: self.top_n_sigma,
             xtc,
+            dry: self.dry.options(),
             repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
@@ -168,11 +181,21 @@ impl SamplingArgs {
             ("top-k", of(&self.top_k)),
             ("top-p", of(&self.top_p)),
             ("min-p", of(&self.min_p)),
+            ("typical-p", of(&self.typical_p)),
+            ("top-n-sigma", of(&self.top_n_sigma)),
             ("xtc-probability", of(&self.xtc_probability)),
             ("xtc-threshold", of(&self.xtc_threshold)),
             ("repetition-penalty", of(&self.repetition_penalty)),
             ("presence-penalty", of(&self.presence_penalty)),
             ("frequency-penalty", of(&self.frequency_penalty)),
+            ("dry-multiplier", of(&self.dry.dry_multiplier)),
+            ("dry-base", of(&self.dry.dry_base)),
+            ("dry-allowed-length", of(&self.dry.dry_allowed_length)),
+            ("dry-penalty-last-n", of(&self.dry.dry_penalty_last_n)),
+            (
+                "dry-sequence-breaker",
+                list(&self.dry.dry_sequence_breaker, |text| format!("{text:?}")),
+            ),
             ("penalty-window", of(&self.penalty_window)),
             ("penalty-scope", self.penalty_scope.map(|scope| scope.as_str().to_owned())),
             ("logit-bias", list(&self.logit_bias, biases)),
@@ -196,6 +219,8 @@ impl SamplingArgs {
             ("--top-k", self.top_k.is_some_and(|k| k != 0)),
             ("--top-p", self.top_p.is_some_and(|p| p != 1.0)),
             ("--min-p", self.min_p.is_some_and(|p| p != 0.0)),
+            ("--typical-p", self.typical_p.is_some_and(|p| p != 1.0)),
+            ("--top-n-sigma", self.top_n_sigma.is_some_and(|n| n > 0.0)),
             ("--xtc-probability", self.xtc_probability.is_some_and(|p| p != 0.0)),
             ("--seed", self.seed.is_some()),
         ];

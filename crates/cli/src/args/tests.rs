@@ -75,6 +75,8 @@ fn every_sampling_option_reaches_the_contract() {
         "--logit-bias", "5=-1", "--logit-bias", r#"{"6": 2}"#, "--seed", "42", "--stop", "A",
         "--stop", "B", "--stop-token-id", "3", "--stop-token-id", "4", "--ignore-eos",
         "--penalty-scope", "generated", "--min-tokens", "5",
+        "--typical-p", "0.6", "--top-n-sigma", "1.5", "--dry-multiplier", "0.8", "--dry-base", "2",
+        "--dry-allowed-length", "3", "--dry-penalty-last-n", "64", "--dry-sequence-breaker", "none",
     ]);
     let options = args.sampling.options().unwrap();
     assert_eq!(options.max_tokens, Some(7));
@@ -88,7 +90,8 @@ fn every_sampling_option_reaches_the_contract() {
     assert_eq!(options.frequency_penalty, Some(0.25));
     assert_eq!(options.penalty_window, Some(64));
     assert_eq!(options.penalty_scope, PenaltyScope::Generated);
-    let useless = "--top-k, --top-p, --min-p, --xtc-probability, --seed changed nothing";
+    let useless = "--top-k, --top-p, --min-p, --typical-p, --top-n-sigma, --xtc-probability, \
+                   --seed changed nothing";
     assert!(args.sampling.greedy_note().unwrap().contains(useless));
     assert_eq!(generate(&["hi", "--top-p", "1"]).sampling.greedy_note(), None);
     assert_eq!(options.logit_bias, [(5, -1.0), (6, 2.0)].into());
@@ -97,6 +100,12 @@ fn every_sampling_option_reaches_the_contract() {
     assert_eq!(options.stop_token_ids, [3, 4]);
     assert!(options.ignore_eos);
     assert_eq!(options.min_tokens, 5);
+    assert_eq!((options.typical_p, options.top_n_sigma), (Some(0.6), Some(1.5)));
+    let dry = options.dry.unwrap();
+    assert_eq!((dry.multiplier, dry.base, dry.allowed_length), (0.8, 2.0, 3));
+    assert_eq!((dry.penalty_last_n, dry.sequence_breakers.len()), (Some(64), 0));
+    let usual = generate(&["hi", "--dry-multiplier", "1"]).sampling.options().unwrap().dry.unwrap();
+    assert_eq!(usual.sequence_breakers, ["\n", ":", "\"", "*"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use inference_core::{
-    Capabilities, ClassifyOptions, Constraint, CpuActivations, Dtype, Error, Feature,
+    Capabilities, ClassifyOptions, Constraint, CpuActivations, Dry, Dtype, Error, Feature,
     GenerateOptions, LoadOptions, PenaltyScope, RankSplit, Ranks, Support, Xtc,
 };
 
@@ -57,11 +57,16 @@ fn requiring_a_feature_gives_its_name_and_the_reason() {
 #[test]
 fn each_option_of_a_request_is_refused_by_its_own_name() {
     type Set = fn(&mut GenerateOptions);
-    let options: [(&str, Feature, Set); 23] = [
+    let options: [(&str, Feature, Set); 26] = [
         ("temperature", Feature::Sampling, |o| o.temperature = Some(0.5)),
         ("top_k", Feature::Sampling, |o| o.top_k = Some(1)),
         ("top_p", Feature::Sampling, |o| o.top_p = Some(0.9)),
         ("min_p", Feature::Sampling, |o| o.min_p = Some(0.1)),
+        ("typical_p", Feature::Sampling, |o| o.typical_p = Some(0.5)),
+        ("top_n_sigma", Feature::Sampling, |o| o.top_n_sigma = Some(1.0)),
+        ("dry", Feature::Penalties, |o| {
+            o.dry = Some(Dry { multiplier: 1.0, ..Dry::default() });
+        }),
         ("xtc", Feature::Sampling, |o| o.xtc = Some(Xtc { probability: 1.0, threshold: 0.1 })),
         ("seed", Feature::Seed, |o| o.seed = Some(1)),
         ("repetition_penalty", Feature::Penalties, |o| o.repetition_penalty = Some(1.1)),

@@ -1,7 +1,7 @@
 //! Options: which values are taken, and that a refusal names the option.
 
 use inference_core::{
-    ClassifyOptions, Constraint, Dtype, Error, GenerateOptions, LoadOptions, PenaltyScope,
+    ClassifyOptions, Constraint, Dry, Dtype, Error, GenerateOptions, LoadOptions, PenaltyScope,
     ReasoningMarks, Xtc,
 };
 
@@ -23,9 +23,18 @@ fn refused(result: inference_core::Result<()>, name: &str) {
     }
 }
 
-const FLOATS: [Float; 8] = [
+/// The penalty on repeats of `options`.
+fn dry(options: &mut GenerateOptions) -> &mut Dry {
+    options.dry.get_or_insert_default()
+}
+
+const FLOATS: [Float; 12] = [
     ("temperature", |o, v| o.temperature = Some(v), &[0.0, -0.0, 0.7, f32::MAX], &[-1e-9, -0.7]),
     ("top_p", |o, v| o.top_p = Some(v), &[1.0, 0.5, 1e-40, 0.0], &[-1e-9, -0.5, 1.000_001]),
+    ("typical_p", |o, v| o.typical_p = Some(v), &[0.0, 0.5, 1.0], &[-1e-9, 1.000_001]),
+    ("top_n_sigma", |o, v| o.top_n_sigma = Some(v), &[-1.0, 0.0, 9.0], &[]),
+    ("dry.multiplier", |o, v| dry(o).multiplier = v, &[0.0, 0.8], &[-0.1]),
+    ("dry.base", |o, v| dry(o).base = v, &[1.0, 1.75], &[0.99]),
     ("min_p", |o, v| o.min_p = Some(v), &[0.0, 0.05, 1.0], &[-1e-9, 1.000_001]),
     (
         "repetition_penalty",
@@ -213,6 +222,17 @@ fn an_empty_label_is_refused() {
     };
     assert_eq!(labels(&["yes", "no"]), Ok(()));
     refused(labels(&["yes", ""]), "labels");
+}
+
+#[test]
+fn breakers_of_repeats_are_few_and_none_is_empty() {
+    let of = |breakers: Vec<String>| {
+        let dry = Some(Dry { sequence_breakers: breakers, ..Dry::default() });
+        GenerateOptions { dry, ..Default::default() }.validate()
+    };
+    refused(of(vec![String::new()]), "dry.sequence_breakers");
+    refused(of(vec!["a".into(); 65]), "dry.sequence_breakers");
+    assert_eq!(of(Vec::new()), Ok(()));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::inspect::InspectJob;
 use super::output::TextState;
 use super::prompt_logprobs::PromptLogprobs;
 use super::shared::Sender as JobSender;
+use crate::sampling::Repeats;
 use crate::sight::Scene;
 
 /// One request, ready to run: validated options and ids, and where its tokens go.
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     pub eos_token_ids: Vec<u32>,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
+    /// The penalty on repeats, which knows the prompt.
+    pub repeats: Option<Repeats>,
     /// The constraint that the text must conform to and the bound of its reasoning, at its
     /// beginning.
     pub guide: Option<Guide>,

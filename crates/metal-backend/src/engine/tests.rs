@@ -84,7 +84,7 @@ fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generat
     let text = TextState::new(detokenizer, Stops::Text(StopMatcher::new(broken).unwrap()));
     let output = JobSender::new(output);
     let (eos_token_ids, protected_ids) = (Vec::new(), Vec::new());
-    let (guide, prompt_logprobs, queued_at) = (None, None, Instant::now());
+    let (repeats, guide, prompt_logprobs, queued_at) = (None, None, None, Instant::now());
     let job = Job {
         number: 0,
         scene: None,
@@ -92,6 +92,7 @@ fn job(ids: Vec<u32>, tokenizer: &Tokenizer, broken: &[String]) -> (Job, Generat
         options,
         eos_token_ids,
         protected_ids,
+        repeats,
         guide,
         prompt_logprobs,
         text: Some(text),

@@ -1,5 +1,5 @@
 //! The literals come from mlx-lm's `sample_utils`; `tests/fixtures/parity/scripts/literals.py`
-//! prints them.
+//! prints them. Those of llama.cpp's samplers are printed by `samplers.py` beside it.
 
 use std::collections::BTreeMap;
 
@@ -82,6 +82,98 @@ fn xtc_keeps_what_mlx_lm_keeps() {
         let filtered = filter_xtc(&logprobs(), xtc, &droppable, &key).unwrap();
         assert_eq!(kept(&filtered), expected, "{threshold} {protected:?}");
     }
+}
+
+#[test]
+fn typical_p_keeps_what_llama_cpp_keeps() {
+    for (typical_p, expected) in [
+        (0.2, &[0, 7][..]),
+        (0.3, &[0, 7]),
+        (0.5, &[0, 4, 7]),
+        (0.7, &[0, 2, 4, 7]),
+        (0.9, &[0, 2, 4, 6, 7]),
+        (0.95, &[0, 2, 3, 4, 6, 7]),
+        (0.99, &[0, 1, 2, 3, 4, 6, 7]),
+        (1.0, &[0, 1, 2, 3, 4, 5, 6, 7]),
+    ] {
+        assert_eq!(kept(&filter_typical(&logprobs(), typical_p).unwrap()), expected, "{typical_p}");
+    }
+    // One of two that are as typical.
+    assert_eq!(kept(&filter_typical(&logprobs(), 0.0).unwrap()).len(), 1);
+}
+
+#[test]
+fn top_n_sigma_keeps_what_llama_cpp_keeps() {
+    for (n, expected) in [
+        (0.1, &[2][..]),
+        (0.2, &[2, 4]),
+        (0.5, &[0, 2, 4, 7]),
+        (1.0, &[0, 2, 4, 6, 7]),
+        (1.5, &[0, 2, 3, 4, 6, 7]),
+        (2.0, &[0, 1, 2, 3, 4, 6, 7]),
+        (3.5, &[0, 1, 2, 3, 4, 5, 6, 7]),
+    ] {
+        assert_eq!(kept(&filter_top_n_sigma(&logprobs(), n).unwrap()), expected, "{n}");
+    }
+}
+
+#[test]
+fn filters_look_at_what_is_possible_alone() {
+    let of = |values: &[f32]| Array::from_f32(values, &[1, values.len() as i32]).unwrap();
+    let possible = of(&[1.0, 0.5, -2.0]);
+    let padded = of(&[1.0, f32::NEG_INFINITY, 0.5, -2.0, f32::NEG_INFINITY]);
+    let left = |array: &Array| {
+        let values = array.to_vec_f32().unwrap();
+        values.into_iter().filter(|value| *value > f32::NEG_INFINITY).collect::<Vec<_>>()
+    };
+    for p in [0.0, 0.3, 0.6, 0.9] {
+        let both = [&possible, &padded].map(|all| left(&filter_typical(all, p).unwrap()));
+        assert_eq!(both[0], both[1], "{p}");
+        let both = [&possible, &padded].map(|all| left(&filter_top_n_sigma(all, p).unwrap()));
+        assert_eq!(both[0], both[1], "{p}");
+    }
+}
+
+#[test]
+fn a_draw_with_a_filter_that_no_kernel_has_is_made_by_itself() {
+    let with = |change: fn(&mut GenerateOptions)| {
+        let mut options =
+            GenerateOptions { temperature: Some(0.7), top_k: Some(4), ..Default::default() };
+        change(&mut options);
+        let repeats = options.dry.clone().map(|dry| Repeats::new(dry, Default::default(), &[]));
+        let sampler = Sampler::new(options, 1, &[], &[], 8).unwrap().against(repeats);
+        let mut narrow = sampler;
+        narrow.count_draw();
+        let is_narrow = narrow.narrow().is_some();
+        (is_narrow, narrow.by_kernel(true).drawing().is_some())
+    };
+    for neutral in [
+        (|_| ()) as fn(&mut GenerateOptions),
+        |o| (o.typical_p, o.top_n_sigma) = (Some(1.0), Some(0.0)),
+        |o| o.top_n_sigma = Some(-1.0),
+    ] {
+        assert_eq!(with(neutral), (true, true));
+    }
+    assert_eq!(with(|o| o.typical_p = Some(0.9)), (false, false));
+    assert_eq!(with(|o| o.top_n_sigma = Some(1.0)), (false, false));
+    let dry = |o: &mut GenerateOptions| {
+        o.dry = Some(inference_core::Dry { multiplier: 1.0, ..Default::default() });
+    };
+    assert!(!with(dry).0);
+}
+
+#[test]
+fn typical_p_may_leave_out_the_likeliest_token_also_before_narrow_filters() {
+    let options = GenerateOptions {
+        temperature: Some(1.0),
+        typical_p: Some(0.2),
+        top_k: Some(1),
+        ..GenerateOptions::default()
+    };
+    assert!(!is_greedy(&options));
+    let mut sampler = Sampler::new(options, 3, &[], &[], 8).unwrap();
+    let id = sampler.draw(&logits()).unwrap().id.item_u32().unwrap();
+    assert!([0, 7].contains(&id), "{id}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use inference_core::{GenerateOptions, PenaltyScope, Prompt, Xtc};
+use inference_core::{Dry, GenerateOptions, PenaltyScope, Prompt, Xtc};
 
 use crate::fixtures::{first_logits, greedy, run, tiny, token_ids};
 
@@ -80,6 +80,9 @@ fn filters_at_their_widest_change_nothing() {
         top_k: Some(0),
         top_p: Some(1.0),
         min_p: Some(0.0),
+        typical_p: Some(1.0),
+        top_n_sigma: Some(0.0),
+        dry: Some(Dry::default()),
         xtc: Some(Xtc { probability: 0.0, threshold: 0.1 }),
         repetition_penalty: Some(1.0),
         presence_penalty: Some(0.0),
@@ -316,4 +319,30 @@ fn draws_follow_the_probabilities_over_steps() {
     eprintln!("bias {bias:.2} and correlation of neighbours {correlation:.2} standard deviations");
     assert!(bias.abs() < 4.0, "{bias}");
     assert!(correlation.abs() < 4.0, "{correlation}");
+}
+
+#[test]
+fn dry_breaks_a_repeat_and_its_breakers_keep_it() {
+    let line = "The licence permits use. The licence permits use. The licence permits";
+    let prompt = tiny().encode(line).unwrap();
+    let of = |dry| {
+        let options = GenerateOptions { dry, logprobs: true, ..greedy(1) };
+        let token = run(tiny(), &prompt, &options).remove(0);
+        (token.id, token.logprob)
+    };
+    let plain = of(None);
+    let dry = |sequence_breakers: &[&str], multiplier| {
+        let sequence_breakers = sequence_breakers.iter().map(|text| (*text).to_owned()).collect();
+        of(Some(Dry { multiplier, sequence_breakers, ..Dry::default() }))
+    };
+    let next = prompt[tiny().encode("The licence permits").unwrap().len()];
+    let biased = |bias: f32| {
+        let logit_bias = [(next, bias)].into();
+        let options = GenerateOptions { logit_bias, logprobs: true, ..greedy(1) };
+        run(tiny(), &prompt, &options)[0].id
+    };
+    assert_eq!(dry(&[], 1e6).0, biased(-1e6), "what went on before goes on no more");
+    assert_ne!(dry(&[], 1e6).0, next);
+    assert_eq!(dry(&["permits"], 1e6), plain, "a repeat behind a breaker is too short");
+    assert_eq!(dry(&[], 0.0), plain);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use inference_core::{Constraint, Error, Feature, PenaltyScope, Role, Value};
+use inference_core::{Constraint, Dry, Error, Feature, PenaltyScope, Role, Value};
 use serde_json::{Value as Json, json};
 
 use crate::TestServer;
@@ -95,7 +95,9 @@ fn every_option_arrives_at_the_model() {
         "frequency_penalty": -0.5, "penalty_window": 64, "penalty_scope": "generated", "logit_bias": {"7": 1.5, "8": -100},
         "seed": 42, "stop": ["\n\n", "END"], "stop_token_ids": [5], "ignore_eos": true,
         "skip_special_tokens": false, "max_completion_tokens": 3, "logprobs": true,
-        "top_logprobs": 2, "n": 2,
+        "top_logprobs": 2, "n": 2, "typical_p": 0.75, "top_n_sigma": 1.5, "dry_multiplier": 0.5,
+        "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 64,
+        "dry_sequence_breakers": ["END"],
     }));
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.json()["choices"][0]["finish_reason"], "length");
@@ -103,6 +105,12 @@ fn every_option_arrives_at_the_model() {
     let one = &all[0];
     assert_eq!((one.temperature, one.top_p, one.top_k), (Some(0.5), Some(0.9), Some(40)));
     assert_eq!((one.min_p, one.repetition_penalty), (Some(0.05), Some(1.1)));
+    assert_eq!((one.typical_p, one.top_n_sigma), (Some(0.75), Some(1.5)));
+    let sequence_breakers = vec!["END".to_owned()];
+    let penalty_last_n = Some(64);
+    let (multiplier, base, allowed_length) = (0.5, 2.0, 3);
+    let dry = Dry { multiplier, base, allowed_length, penalty_last_n, sequence_breakers };
+    assert_eq!(one.dry.as_ref(), Some(&dry));
     let xtc = one.xtc.unwrap();
     assert_eq!((xtc.probability, xtc.threshold), (0.5, 0.2));
     assert_eq!((one.presence_penalty, one.frequency_penalty), (Some(0.5), Some(-0.5)));
@@ -186,6 +194,9 @@ fn what_the_model_does_not_honour_is_named_by_the_requests_field() {
         ("logit_bias", json!({"1": 1})),
         ("temperature", json!(1)),
         ("presence_penalty", json!(1)),
+        ("typical_p", json!(0.5)),
+        ("top_n_sigma", json!(1)),
+        ("dry_multiplier", json!(1)),
         ("stop", json!("a")),
         ("min_tokens", json!(4)),
         ("skip_special_tokens", json!(false)),

@@ -31,6 +31,11 @@ fn hints_for_other_servers_are_told_and_change_nothing() {
         ),
         (json!({"provider": {"order": ["a"]}, "route": "fallback"}), vec!["provider", "route"]),
         (json!({"mirostat": 0, "mirostat_tau": 5.0, "typical_p": 1.0}), vec!["mirostat_tau"]),
+        (
+            json!({"dry_multiplier": 0, "dry_base": 1.75, "dry_sequence_breakers": ["\n"]}),
+            vec!["dry_base", "dry_sequence_breakers"],
+        ),
+        (json!({"typical": 0, "dry_penalty_last_n": -1}), vec!["dry_penalty_last_n"]),
         (json!({"dry_multiplier": 0.0, "top_n_sigma": -1.0, "min_tokens": 0}), vec![]),
         (json!({"user": "a", "x": {}, "y": [], "z": ""}), vec!["x", "y", "z", "user"]),
         (
@@ -58,8 +63,7 @@ fn what_would_change_an_answer_is_refused() {
     let server = server();
     for (field, value) in [
         ("mirostat", json!(2)),
-        ("typical_p", json!(0.9)),
-        ("dry_multiplier", json!(0.8)),
+        ("tfs_z", json!(0.9)),
         ("min_length", json!(4)),
         ("bad_words", json!(["a"])),
         ("logits_processors", json!(["a"])),

@@ -134,13 +134,14 @@ fn a_prompt_is_answered_with_instructions_or_continued_as_it_is() {
 #[test]
 fn options_reach_the_model() {
     let server = server(&["fox"]);
-    let options = json!({"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "seed": 7,
+    let options = json!({"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.7, "seed": 7,
         "num_predict": 5, "stop": ["x"], "repeat_penalty": 1.2, "repeat_last_n": 8,
         "presence_penalty": 0.1, "frequency_penalty": 0.2, "num_keep": 4, "mirostat": 0});
     let schema = json!({"type": "object", "properties": {}});
     assert_eq!(chat(&server, json!({"options": options, "format": schema})).status, 200);
     let asked = server.model.options.lock().unwrap().last().unwrap().clone();
     assert_eq!((asked.temperature, asked.top_k, asked.top_p), (Some(0.5), Some(3), Some(0.9)));
+    assert_eq!(asked.typical_p, Some(0.7));
     assert_eq!((asked.min_p, asked.seed, asked.max_tokens), (Some(0.1), Some(7), Some(5)));
     assert_eq!((asked.repetition_penalty, asked.penalty_window), (Some(1.2), Some(8)));
     assert_eq!((asked.presence_penalty, asked.frequency_penalty), (Some(0.1), Some(0.2)));

@@ -13,7 +13,7 @@ use crate::engine::prompt_logprobs::ranked;
 use crate::engine::served::Served;
 use crate::error::{Result, not_numbers};
 use crate::layers::Decoder;
-use crate::sampling::{Sampler, fresh_seed, normalise};
+use crate::sampling::{Repeats, Sampler, fresh_seed, normalise};
 
 /// Positions that may be filled up, however many that is of all.
 const FREE_PADDING: usize = 32;
@@ -286,7 +286,10 @@ impl Drawn {
     fn new(draw: &DrawOptions, prompt: &[u32], logits: &Array) -> Result<Drawn> {
         let seed = draw.generate.seed.unwrap_or_else(fresh_seed);
         let (options, vocab_size) = (draw.generate.clone(), logits.shape()[1]);
-        let mut sampler = Sampler::new(options, seed, prompt, &draw.protected_ids, vocab_size)?;
+        let dry = options.dry.clone().zip(draw.breakers.clone());
+        let repeats = dry.map(|(dry, breakers)| Repeats::new(dry, breakers, prompt));
+        let sampler = Sampler::new(options, seed, prompt, &draw.protected_ids, vocab_size)?;
+        let mut sampler = sampler.against(repeats);
         let drawn = sampler.draw(logits)?;
         let id = drawn.id.item_u32()?;
         let logprob = drawn.report.logprob.as_ref().map(Array::item_f32).transpose()?;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use inference_core::{CancelToken, Error, GenerateOptions, TokenLogprob};
 
+use crate::sampling::Breakers;
 use crate::sight::Scene;
 
 /// One classification, ready to run: checked ids, and where the result goes.
@@ -35,6 +36,8 @@ pub(crate) struct DrawOptions {
     pub generate: GenerateOptions,
     /// Ids that XTC never drops.
     pub protected_ids: Vec<u32>,
+    /// Texts over which no repeat goes, where repeats are penalised.
+    pub breakers: Option<Arc<Breakers>>,
 }
 
 /// The scores of one prompt.

@@ -144,7 +144,9 @@ impl Scheduler<'_> {
             .and_then(|sampler| sampler.going_on(&job.eos_token_ids));
         match self.served.ranks.agree_on(sampler.map_err(crate::error::Error::from)) {
             Ok(sampler) => {
-                let mut sampler = sampler.by_kernel(self.served.kernels == Kernels::Cuda);
+                let mut sampler = sampler
+                    .by_kernel(self.served.kernels == Kernels::Cuda)
+                    .against(job.repeats.take());
                 if let Some(guide) = job.guide.take() {
                     sampler.follow(guide);
                 }

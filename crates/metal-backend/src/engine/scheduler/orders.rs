@@ -69,6 +69,7 @@ impl Order {
                     options: GenerateOptions { temperature: Some(0.0), ..Default::default() },
                     eos_token_ids: Vec::new(),
                     protected_ids: Vec::new(),
+                    repeats: None,
                     guide: None,
                     text: None,
                     output: JobSender::new(output),

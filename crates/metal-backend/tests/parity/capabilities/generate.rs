@@ -1,7 +1,7 @@
 //! The options of a generation, and what each does to one.
 
 use inference_core::{
-    CancelToken, Constraint, Error, Feature, FinishReason, GenerateOptions, LoadOptions,
+    CancelToken, Constraint, Dry, Error, Feature, FinishReason, GenerateOptions, LoadOptions,
     PenaltyScope, Prompt, ReasoningBudget, ReasoningMarks, TextModel, Token, Xtc,
 };
 
@@ -74,10 +74,13 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         top_k: Some(1),
         top_p: Some(1e-6),
         min_p: Some(1.0),
+        typical_p: Some(0.01),
+        top_n_sigma: Some(0.01),
         xtc: Some(Xtc { probability: 1.0, threshold: 0.0 }),
         repetition_penalty: Some(3.0),
         presence_penalty: Some(2.0),
         frequency_penalty: Some(2.0),
+        dry: Some(Dry { multiplier: 9.0, allowed_length: 0, ..Dry::default() }),
         penalty_window: Some(1),
         penalty_scope: PenaltyScope::Generated,
         logit_bias: [(letter, 1000.0)].into(),
@@ -114,10 +117,13 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         top_k,
         top_p,
         min_p,
+        typical_p,
+        top_n_sigma,
         xtc,
         repetition_penalty,
         presence_penalty,
         frequency_penalty,
+        dry,
         penalty_window,
         penalty_scope,
         logit_bias,
@@ -200,6 +206,14 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         [drawn(), GenerateOptions { min_p, ..drawn() }],
         &|with, _| is_best(with),
     );
+    check("typical_p", sampling, &plain, [drawn(), GenerateOptions { typical_p, ..drawn() }], &any);
+    check(
+        "top_n_sigma",
+        sampling,
+        &plain,
+        [drawn(), GenerateOptions { top_n_sigma, ..drawn() }],
+        &|with, _| is_best(with),
+    );
     // All but the least likely token are dropped, and those that are never dropped.
     check("xtc", sampling, &plain, [drawn(), GenerateOptions { xtc, ..drawn() }], &any);
     let repeatable = Some(Feature::Seed);
@@ -229,6 +243,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         [likeliest(), GenerateOptions { frequency_penalty, ..likeliest() }],
         &any,
     );
+    check("dry", penalties, &plain, [likeliest(), GenerateOptions { dry, ..likeliest() }], &any);
     // What occurs twice counts twice.
     check(
         "frequency_penalty",

@@ -21,6 +21,7 @@ const NAMES: &[(&str, &str)] = &[
     ("top_k", "options.top_k"),
     ("top_p", "options.top_p"),
     ("min_p", "options.min_p"),
+    ("typical_p", "options.typical_p"),
     ("seed", "options.seed"),
     ("stop", "options.stop"),
     ("max_tokens", "options.num_predict"),
@@ -44,6 +45,7 @@ pub fn asked(reader: &mut Reader, limits: &Limits, text_field: &'static str) -> 
         top_k: given.integer("top_k")?.map(|most| usize::try_from(most).unwrap_or(0)),
         top_p: given.number("top_p")?,
         min_p: given.number("min_p")?,
+        typical_p: given.number("typical_p")?,
         // A negative seed but -1 is the same 64 bits.
         seed: given.integer("seed")?.filter(|seed| *seed != -1).map(|seed| seed as u64),
         max_tokens: given.integer("num_predict")?.and_then(|most| usize::try_from(most).ok()),

@@ -75,7 +75,11 @@ pub const OPTIONS: &[Field] = &[
     hint("mirostat_tau", &["5"], "`mirostat`, which it belongs to, is not there"),
     hint("mirostat_eta", &["0.1"], "`mirostat`, which it belongs to, is not there"),
     refused("tfs_z", &["1"], "it is not there; take `min_p`"),
-    refused("typical_p", &["1"], "it is not there; take `min_p`"),
+    honoured(
+        "typical_p",
+        Kind::Number(0.0, 1.0),
+        "Keep the tokens of typical surprise up to this probability; 1: all.",
+    ),
     refused("penalize_newline", &["true"], "penalties are those of all tokens"),
     hint("numa", &["false"], OPERATOR),
     hint("num_batch", &[], OPERATOR),

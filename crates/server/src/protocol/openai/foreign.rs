@@ -16,7 +16,7 @@ const STRUCTURED: &str = r#"{"type":"object","additionalProperties":false,"prope
 
 /// The reason why a field about drawing tokens is refused where it has an effect.
 const DRAWS: &str =
-    "it is not there; take `temperature`, `top_p`, `min_p`, `top_k` or `xtc_probability`";
+    "it is not there; take `temperature`, `top_p`, `min_p`, `typical_p` or `top_n_sigma`";
 /// The reason why a field is a hint that belongs to a sampler which is refused.
 const OF_DRAWS: &str = "the sampler that it belongs to is not there";
 const CACHE: &str = "every prompt is looked up in the cache by its tokens";
@@ -59,12 +59,20 @@ pub const GENERATING: &[Field] = &[
     refused("guided_whitespace_pattern", &[], "JSON has the white space that docs/server.md tells"),
     refused("structural_tag", &[], "use `tools`, or a `grammar`"),
     // Samplers.
-    refused("typical_p", &["1"], DRAWS),
-    refused("typical", &["1", "0"], DRAWS),
+    honoured(
+        "typical_p",
+        Kind::Number(0.0, 1.0),
+        "Extension: keep the tokens of typical surprise up to this probability; 1: all.",
+    ),
+    honoured("typical", Kind::Number(0.0, 1.0), "The same; 0 is off, too."),
     refused("tfs_z", &["1"], DRAWS),
     refused("tfs", &["1"], DRAWS),
     refused("top_a", &["0"], DRAWS),
-    refused("top_n_sigma", &["-1", "0"], DRAWS),
+    honoured(
+        "top_n_sigma",
+        Kind::Number(-1.0, f64::MAX),
+        "Extension: keep the tokens so many standard deviations below the greatest logit; 0 or -1: all.",
+    ),
     refused("epsilon_cutoff", &["0"], DRAWS),
     refused("eta_cutoff", &["0"], DRAWS),
     refused("dynatemp_range", &["0"], DRAWS),
@@ -75,11 +83,27 @@ pub const GENERATING: &[Field] = &[
     refused("mirostat_mode", &["0"], DRAWS),
     hint("mirostat_tau", &[], OF_DRAWS),
     hint("mirostat_eta", &[], OF_DRAWS),
-    refused("dry_multiplier", &["0"], "it is not there; take `repetition_penalty`"),
-    hint("dry_base", &[], OF_DRAWS),
-    hint("dry_allowed_length", &[], OF_DRAWS),
-    hint("dry_penalty_last_n", &[], OF_DRAWS),
-    hint("dry_sequence_breakers", &[], OF_DRAWS),
+    honoured(
+        "dry_multiplier",
+        Kind::Number(0.0, f64::MAX),
+        "Extension: the penalty on going on with what was there before (DRY); 0: off.",
+    ),
+    honoured("dry_base", Kind::Number(1.0, f64::MAX), "How it grows with each token; 1.75."),
+    honoured(
+        "dry_allowed_length",
+        Kind::Integer(0, UNBOUNDED),
+        "Repeats that are shorter cost nothing; 2.",
+    ),
+    honoured(
+        "dry_penalty_last_n",
+        Kind::Integer(-1, UNBOUNDED),
+        "How many last tokens it sees; 0: off; -1: the context.",
+    ),
+    honoured(
+        "dry_sequence_breakers",
+        Kind::Array(r#"{"type":"array","items":{"type":"string","minLength":1}}"#),
+        "Texts over which no repeat goes.",
+    ),
     refused("min_keep", &["0"], "filters keep one token at least, and no more by themselves"),
     refused("samplers", &[], "their order is fixed, as docs/server.md tells it"),
     refused("guidance_scale", &["1"], "answers are computed once, without a negative prompt"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use inference_core::{GenerateOptions, PenaltyScope, Xtc};
+use inference_core::{Dry, GenerateOptions, PenaltyScope, Xtc};
 use serde_json::Value as Json;
 
 use super::structured::structured;
@@ -22,6 +22,10 @@ const NAMES: &[(&str, &str)] = &[
     ("xtc", "xtc_probability"),
     ("xtc.probability", "xtc_probability"),
     ("xtc.threshold", "xtc_threshold"),
+    ("dry", "dry_multiplier"),
+    ("dry.multiplier", "dry_multiplier"),
+    ("dry.base", "dry_base"),
+    ("dry.sequence_breakers", "dry_sequence_breakers"),
     ("special_tokens", "skip_special_tokens"),
 ];
 
@@ -58,7 +62,10 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         // Below 0 it is off, as 0 is.
         top_k: reader.integer("top_k")?.map(|most| usize::try_from(most).unwrap_or(0)),
         min_p: reader.number("min_p")?,
+        typical_p: typical_p(reader)?,
+        top_n_sigma: reader.number("top_n_sigma")?,
         xtc: xtc(reader)?,
+        dry: dry(reader)?,
         repetition_penalty: reader.number("repetition_penalty")?,
         presence_penalty: reader.number("presence_penalty")?,
         frequency_penalty: reader.number("frequency_penalty")?,
@@ -168,6 +175,48 @@ fn xtc(reader: &mut Reader) -> Result<Option<Xtc>> {
         }
         (None, None) => Ok(None),
     }
+}
+
+/// Takes `typical_p` and its other name, of which 0 is off.
+fn typical_p(reader: &mut Reader) -> Result<Option<f32>> {
+    let typical_p = reader.number("typical_p")?;
+    let other = reader.number("typical")?.map(|p| if p == 0.0 { 1.0 } else { p });
+    if let (Some(one), Some(other)) = (typical_p, other)
+        && one != other
+    {
+        let reason = "differs from `typical_p`, which is another name of it";
+        return Err(ApiError::value("typical", reason));
+    }
+    Ok(typical_p.or(other))
+}
+
+/// Takes the fields of DRY, which say nothing where its multiplier is 0 or left out.
+fn dry(reader: &mut Reader) -> Result<Option<Dry>> {
+    let usual = Dry::default();
+    let multiplier = reader.number("dry_multiplier")?;
+    let base = reader.number("dry_base")?;
+    let allowed_length = reader.count("dry_allowed_length")?;
+    let last = reader.integer("dry_penalty_last_n")?;
+    let breakers = reader.text_or_texts("dry_sequence_breakers", "an array of strings")?;
+    let Some(multiplier) = multiplier.filter(|multiplier| *multiplier != 0.0) else {
+        let given = [
+            ("dry_base", base.is_some()),
+            ("dry_allowed_length", allowed_length.is_some()),
+            ("dry_penalty_last_n", last.is_some()),
+            ("dry_sequence_breakers", breakers.is_some()),
+        ];
+        for (name, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+            take_hint(name, "says nothing without `dry_multiplier`")?;
+        }
+        return Ok(None);
+    };
+    Ok(Some(Dry {
+        multiplier,
+        base: base.unwrap_or(usual.base),
+        allowed_length: allowed_length.unwrap_or(usual.allowed_length),
+        penalty_last_n: last.and_then(|last| usize::try_from(last).ok()),
+        sequence_breakers: breakers.unwrap_or(usual.sequence_breakers),
+    }))
 }
 
 fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>> {
