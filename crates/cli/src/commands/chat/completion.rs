@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn commands_options_and_models_are_completed() {
         assert_eq!(completed("/cl"), (0, vec!["/clear".to_owned()]));
-        assert_eq!(completed("/set top"), (5, vec!["top-k".to_owned(), "top-p".to_owned()]));
+        let tops = ["top-k", "top-p", "top-n-sigma"].map(str::to_owned);
+        assert_eq!(completed("/set top"), (5, tops.to_vec()));
         assert_eq!(completed("/set top-k 4"), (12, Vec::new()));
         assert_eq!(completed("/model org/f"), (7, vec!["org/fox".to_owned()]));
         assert_eq!(completed("hello /cl"), (9, Vec::new()));
