@@ -1,7 +1,7 @@
 /* The request that a conversation becomes. */
 
 import { fileData } from "./conversations.js";
-import { modelName } from "./server.js";
+import { textModel } from "./server.js";
 import { NUMBERS } from "./settings.js";
 import { messagesOf } from "./tree.js";
 
