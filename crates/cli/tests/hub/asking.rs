@@ -5,14 +5,13 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fake_hub::Fault;
 use serde_json::json;
 
 use crate::shared::terminal;
-use crate::{DEMO, NAME, PATIENCE, Place, said};
+use crate::{DEMO, NAME, Place, said};
 
 const STORY: &str = "Tell me a story about a fox";
 const SHORT: [&str; 5] = ["-q", "-t", "0", "-n", "8"];
@@ -161,19 +160,7 @@ fn a_gated_model_is_told_after_the_yes() {
 #[test]
 fn ctrl_c_keeps_what_came_for_the_next_run() {
     let place = Place::new();
-    place.hub.next("/store/", Fault::Slow(20_000, Duration::from_millis(20)));
-    let child = place.start(&[&run(NAME)[..], &["--yes"]].concat());
-    let started = Instant::now();
-    while place.begun() < 300_000 {
-        assert!(started.elapsed() < PATIENCE, "nothing comes");
-        thread::sleep(Duration::from_millis(5));
-    }
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-    let (code, out, error) = said(child.wait_with_output().unwrap());
-    assert_eq!((code, &*out), (Some(130), ""), "{error}");
-    let begun = place.begun();
-    assert!(begun >= 300_000 && begun < place.weights);
+    let begun = place.interrupted(&[&run(NAME)[..], &["--yes"]].concat());
     place.done(&[&run(NAME)[..], &["--yes"]].concat());
     assert_eq!(place.stored(), [None, Some(usize::try_from(begun).unwrap())]);
 }

@@ -88,6 +88,24 @@ impl Place {
         self.home.path().join("hub/models--org--demo/blobs")
     }
 
+    /// Ends a command by Ctrl-C once a part of its pull has come. Returns the bytes that stay.
+    fn interrupted(&self, args: &[&str]) -> u64 {
+        self.hub.next("/store/", Fault::Slow(20_000, Duration::from_millis(20)));
+        let child = self.start(args);
+        let started = Instant::now();
+        while self.begun() < 300_000 {
+            assert!(started.elapsed() < PATIENCE, "nothing comes");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let (code, out, error) = said(child.wait_with_output().unwrap());
+        assert_eq!((code, &*out), (Some(130), ""), "{error}");
+        let begun = self.begun();
+        assert!(begun >= 300_000 && begun < self.weights);
+        begun
+    }
+
     /// Bytes that have come of the weights.
     fn begun(&self) -> u64 {
         let blobs = fs::read_dir(self.blobs()).into_iter().flatten().flatten();
@@ -200,19 +218,7 @@ fn offline_what_is_here_works_and_the_rest_is_told() {
 #[test]
 fn a_pull_that_ctrl_c_ended_goes_on() {
     let place = Place::new();
-    place.hub.next("/store/", Fault::Slow(20_000, Duration::from_millis(20)));
-    let child = place.start(&["pull", NAME]);
-    let started = Instant::now();
-    while place.begun() < 300_000 {
-        assert!(started.elapsed() < PATIENCE, "nothing comes");
-        thread::sleep(Duration::from_millis(5));
-    }
-    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-    let (code, out, error) = said(child.wait_with_output().unwrap());
-    assert_eq!((code, &*out), (Some(130), ""), "{error}");
-    let begun = place.begun();
-    assert!(begun >= 300_000 && begun < place.weights);
+    let begun = place.interrupted(&["pull", NAME]);
     assert!(place.done(&["list"]).contains("`ml pull org/demo@"), "a beginning is told");
     place.done(&["pull", NAME]);
     assert_eq!(place.stored(), [None, Some(usize::try_from(begun).unwrap())]);
