@@ -5,8 +5,8 @@ use crate::{Error, Result};
 /// The penalty on ids that would go on with a sequence which was there before, by llama.cpp's
 /// definition.
 ///
-/// Where the last `n` ids, prompt included, are those before an earlier id, `n` is the length of
-/// a repeat, and that id goes on with it. Of an id's repeats the longest counts: from its logit,
+/// A repeat of length `n` is there where the last `n` ids, prompt included, are those before an
+/// earlier id. That id goes on with it. Of an id's repeats the longest counts: from its logit,
 /// `multiplier · base^(n - allowed_length)` is taken where `n` is `allowed_length` or more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dry {

@@ -190,6 +190,7 @@ fn a_tensor_of_another_type_or_shape_is_named_with_the_config() {
                 ("weight_scale", Dtype::F8_E4M3, &[16, 5]),
                 ("weight_scale", Dtype::F32, &[16, 4]),
                 ("weight_scale", Dtype::F8_E4M3, &[15, 4]),
+                ("weight_scale", Dtype::U8, &[16, 4]),
                 ("weight_scale_2", Dtype::F32, &[2]),
                 ("weight_scale_2", Dtype::I32, &[]),
             ],

@@ -220,21 +220,17 @@ fn compressed(entry: &Config) -> Result<Method> {
     if let Some(sparse) = entry.object("sparsity_config")? {
         is_one_of(&sparse, "format", &["dense"])?;
     }
-    if let Some(Value::Object(rotations)) = entry.get("transform_config")
-        && !rotations.is_empty()
-    {
-        let found = entry.get("transform_config").unwrap_or(&Value::Null);
-        return Err(entry.wrong("transform_config", found, "none: rotations are not read"));
+    const ROTATIONS: &str = "transform_config";
+    match entry.get(ROTATIONS) {
+        Some(found @ Value::Object(rotations)) if !rotations.is_empty() => {
+            return Err(entry.wrong(ROTATIONS, found, "none: rotations are not read"));
+        }
+        _ => {}
     }
     let mut method = Method::new(entry, Tool::Others);
     let groups = entry.object("config_groups")?;
-    let names: Vec<String> =
-        groups.iter().flat_map(|all| all.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
-    for name in names {
-        let Some(group) = groups.as_ref().map(|all| all.object(&name)).transpose()?.flatten()
-        else {
-            continue;
-        };
+    for (all, name) in groups.iter().flat_map(|all| all.keys().map(move |name| (all, name))) {
+        let Some(group) = all.object(name)? else { continue };
         is_one_of(&group, "format", &FORMS)?;
         let Some(weights) = group.object("weights")? else { continue };
         method.bits.extend(weights.opt_size("num_bits")?);

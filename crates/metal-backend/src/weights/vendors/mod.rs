@@ -257,10 +257,11 @@ impl Module<'_> {
         let [rows, bytes] = self.sizes(name, &codes)?;
         let columns = bytes * 2;
         let [of_rows, groups] = self.sizes("weight_scale", &scales)?;
-        let is_known = scales.is_fp8 && !scales.is_e8m0 || scales.dtype == Dtype::U8;
+        // Exponents of two are those of groups of 32.
+        let is_known = scales.is_fp8 || scales.dtype == Dtype::U8 && columns == groups * 32;
         if of_rows != rows || !is_known || columns % groups != 0 || bytes % 4 != 0 {
             let expected = format!(
-                "scales of 8 bits for groups of {rows} rows of {columns} columns, found {:?} of {:?}",
+                "floats of 8 bits, or exponents for 32 columns each, for {rows} rows of {columns} columns, found {:?} of {:?}",
                 scales.dtype, scales.shape
             );
             return Err(self.wrong("weight_scale", &expected));
