@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use crate::stream::current;
-use crate::{Array, Error, Result, sys};
+use crate::{Array, Dtype, Error, Result, sys};
 
 type AxisReduction = unsafe extern "C" fn(
     *mut sys::mlx_array,
@@ -69,8 +69,34 @@ pub enum Cumulative {
 }
 
 /// The running sum along `axis` of an array that is not empty.
+///
+/// On a GPU, MLX 0.32 sums along another axis than the last one with more blocks than there are:
+/// it writes behind the result, as for `[2, 2, 8, 3, 1]` along the fourth axis. So the axis comes
+/// last, and its values side by side.
 pub fn cumsum(a: &Array, axis: i32, direction: Cumulative) -> Result<Array> {
     check_not_empty("cumsum", a)?;
+    let rank = a.shape().len() as i32;
+    let at = if axis < 0 { axis + rank } else { axis };
+    if !(0..rank).contains(&at) {
+        return Err(Error::new(format!("no axis {axis} of {a:?} to sum along")));
+    }
+    // As MLX counts what is true.
+    let counted = (a.dtype() == Dtype::Bool).then(|| super::astype(a, Dtype::I32)).transpose()?;
+    let a = counted.as_ref().unwrap_or(a);
+    match (a.shape()[at as usize], direction) {
+        (1, Cumulative::Forward) => return a.share(),
+        (1, Cumulative::ReverseExclusive) => return super::zeros(a.shape(), a.dtype()),
+        _ => {}
+    }
+    if at == rank - 1 {
+        return cumsum_of_rows(&super::contiguous(a)?, direction);
+    }
+    let rows = super::contiguous(&super::swap_axes(a, at, -1)?)?;
+    super::swap_axes(&cumsum_of_rows(&rows, direction)?, at, -1)
+}
+
+/// The running sum along the last axis of a row-major array.
+fn cumsum_of_rows(a: &Array, direction: Cumulative) -> Result<Array> {
     let (reverse, inclusive) = match direction {
         Cumulative::Forward => (false, true),
         Cumulative::ReverseExclusive => (true, false),
@@ -78,6 +104,6 @@ pub fn cumsum(a: &Array, axis: i32, direction: Cumulative) -> Result<Array> {
     let dtype = sys::mlx_optional_dtype { value: a.dtype().raw(), has_value: false };
     // SAFETY: the input outlives the call; mlx-c only reads it.
     Array::from_op(|out| unsafe {
-        sys::mlx_cumsum_axis(out, a.raw(), axis, reverse, inclusive, dtype, current())
+        sys::mlx_cumsum_axis(out, a.raw(), -1, reverse, inclusive, dtype, current())
     })
 }

@@ -103,6 +103,13 @@ fn cumsum_runs_forward_or_backward_without_itself() -> Result<()> {
     assert_eq!(down, [3.0, 1.0, 2.0, 2.0, 6.0, 7.0]);
     let truths = Array::from_bytes(&[1, 1, 0], &[3], Dtype::Bool)?;
     assert_eq!(ops::cumsum(&truths, 0, Cumulative::Forward)?.to_vec_u32()?, [1, 2, 2]);
+    let rows = ops::reshape(&a, &[2, 1, 3, 1])?;
+    let inner = ops::cumsum(&rows, 2, Cumulative::Forward)?;
+    assert_eq!((inner.shape(), inner.to_vec_f32()?), (&[2, 1, 3, 1][..], forward));
+    assert_eq!(ops::cumsum(&rows, 1, Cumulative::Forward)?.to_vec_f32()?, a.to_vec_f32()?);
+    let none = ops::cumsum(&rows, -1, Cumulative::ReverseExclusive)?.to_vec_f32()?;
+    assert_eq!(none, [0.0; 6]);
+    ops::cumsum(&a, 2, Cumulative::Forward).expect_err("no third axis");
     Ok(())
 }
 

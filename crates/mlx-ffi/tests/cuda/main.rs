@@ -2,6 +2,7 @@
 
 mod arrays;
 mod attention;
+mod cumulative;
 mod dispatch;
 mod draw;
 mod experts;
