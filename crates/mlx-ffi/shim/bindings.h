@@ -8,6 +8,7 @@
 #include "detach.h"
 #include "device_memory.h"
 #include "environment.h"
+#include "graph.h"
 #include "map_order.h"
 #include "nccl.h"
 #include "recover.h"

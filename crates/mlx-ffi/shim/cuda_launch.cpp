@@ -93,19 +93,36 @@ struct Launch {
 
 } // namespace
 
+namespace {
+
+// The launch that `arrays` are all outputs of.
+std::unique_ptr<Launch> launch_of(const std::vector<array>& arrays) {
+  if (arrays.empty() || !arrays[0].has_primitive()) {
+    throw std::invalid_argument("a launch needs the outputs of a kernel");
+  }
+  auto launch = std::make_unique<Launch>();
+  launch->kernel = arrays[0].primitive_ptr();
+  for (auto& array : arrays) {
+    launch->shapes.push_back(array.shape());
+    launch->dtypes.push_back(array.dtype());
+  }
+  return launch;
+}
+
+} // namespace
+
 // Exceptions become a call of the error handler, as everywhere in mlx-c.
+extern "C" int mlxrs_launch_of(mlxrs_launch* res, const mlx_vector_array outputs) {
+  return mlxrs::guarded([&] { res->ctx = launch_of(mlx_vector_array_get_(outputs)).release(); });
+}
+
 extern "C" int mlxrs_launch_new(
     mlxrs_launch* res,
     const mlx_vector_array outputs,
     const int* written,
     size_t count) {
   return mlxrs::guarded([&] {
-    auto& arrays = mlx_vector_array_get_(outputs);
-    if (arrays.empty() || !arrays[0].has_primitive()) {
-      throw std::invalid_argument("a launch needs the outputs of a kernel");
-    }
-    auto launch = std::make_unique<Launch>();
-    launch->kernel = arrays[0].primitive_ptr();
+    auto launch = launch_of(mlx_vector_array_get_(outputs));
     if (auto* kernel = kernel_of(*launch->kernel)) {
       shorten(*kernel);
       try {
@@ -113,10 +130,6 @@ extern "C" int mlxrs_launch_new(
       } catch (std::runtime_error&) {
         // This thread has not used the device yet: it is compiled when it is launched.
       }
-    }
-    for (auto& array : arrays) {
-      launch->shapes.push_back(array.shape());
-      launch->dtypes.push_back(array.dtype());
     }
     launch->written.assign(written, written + count);
     launch->kernel = std::make_shared<InPlace>(launch->kernel, launch->written);

@@ -25,6 +25,12 @@ int mlxrs_launch_new(
     size_t count);
 
 /**
+ * The launch that `outputs` are of, all outputs of one call of mlx_fast_metal_kernel_apply.
+ * Returns 0, or 1 after the error handler has been called.
+ */
+int mlxrs_launch_of(mlxrs_launch* res, const mlx_vector_array outputs);
+
+/**
  * The same launch over other inputs of the same types: the outputs, then each written input as it is
  * afterwards. That one shares the buffer of the input, which must not be read where it is written.
  * Returns 0, or 1 after the error handler has been called.

@@ -3352,6 +3352,11 @@ unsafe extern "C" {
         written: *const ::std::os::raw::c_int,
         count: usize,
     ) -> ::std::os::raw::c_int;
+    #[doc = " The launch that `outputs` are of, all outputs of one call of mlx_fast_metal_kernel_apply.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_launch_of(
+        res: *mut mlxrs_launch,
+        outputs: mlx_vector_array,
+    ) -> ::std::os::raw::c_int;
     #[doc = " The same launch over other inputs of the same types: the outputs, then each written input as it is\n afterwards. That one shares the buffer of the input, which must not be read where it is written.\n Returns 0, or 1 after the error handler has been called."]
     pub fn mlxrs_launch_apply(
         res: *mut mlx_vector_array,
@@ -3388,6 +3393,11 @@ unsafe extern "C" {
     pub fn mlxrs_fail_allocations(skip: usize, count: usize);
     #[doc = " Sees to it that this file is linked, which sets what MLX needs as the program is loaded: before it has\n threads that could read the environment meanwhile."]
     pub fn mlxrs_environment();
+    #[doc = " The names of the operations that the values of `arrays` still wait for, each once, a line each.\n Returns 0, or 1 after the error handler has been called."]
+    pub fn mlxrs_operations(
+        res: *mut mlx_string,
+        arrays: mlx_vector_array,
+    ) -> ::std::os::raw::c_int;
     #[doc = " Writes the order in which MLX, given the tensors called `names` one after the other, writes them into a\n safetensors file: that of the standard library's hash map. `order` has room for `count` indices."]
     pub fn mlxrs_map_order(
         names: *const *const ::std::os::raw::c_char,

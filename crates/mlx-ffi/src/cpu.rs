@@ -15,7 +15,7 @@ use crate::{Activation, Array, Dtype, Error, QuantMode, Quantization, Quantized,
 mod arrange;
 mod attention;
 mod gather;
-mod operation;
+pub(crate) mod operation;
 mod pictures;
 mod recurrent;
 mod rows;

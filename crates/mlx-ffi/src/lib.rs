@@ -26,13 +26,19 @@ extern crate self as mlx_ffi;
 
 pub mod cpu;
 pub mod cuda;
+mod custom_kernel;
 mod dequantize;
 mod device_turns;
 pub mod distributed;
+#[cfg(any(test, feature = "emulation"))]
+mod emulated;
 mod error;
 mod evaluation;
 pub mod fast;
+#[cfg(any(test, feature = "emulation"))]
+mod graph;
 pub mod memory;
+pub mod metal;
 pub mod ops;
 mod pages;
 mod quantized;
@@ -50,6 +56,8 @@ pub use cpu_kernels::{Activation, GELU_CUBE};
 pub use dequantize::dequantize;
 pub use error::{Error, Result};
 pub use evaluation::{async_eval, eval_all};
+#[cfg(any(test, feature = "emulation"))]
+pub use graph::operations;
 pub use ops::Indices;
 pub use quantized::{QuantMode, Quantization, Quantized, gather_qmm, quantize, quantized_matmul};
 pub use replay::{Dispatch, Dispatcher, Recorded, Replay};

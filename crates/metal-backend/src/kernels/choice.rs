@@ -3,7 +3,7 @@
 use inference_core::CpuActivations;
 use mlx_ffi::{Device, Dtype};
 
-use super::settings::{CpuKernels, Settings};
+use super::settings::{CpuKernels, MetalKernels, Settings};
 use crate::error::Result;
 
 /// The first of NVIDIA's generations that has the instructions of our kernels (Ampere).
@@ -39,6 +39,8 @@ pub(crate) enum Activations {
 pub(crate) enum Kernels {
     /// MLX's.
     Mlx,
+    /// Our own ones for Metal where MLX needs many operations, and MLX's.
+    Metal,
     /// MLX's, in the way that is fast on CUDA.
     MlxOnCuda,
     /// Our own ones for CUDA where they are faster, and MLX's.
@@ -65,13 +67,16 @@ impl Kernels {
     }
 
     /// The kernels for a model on `device`, unless `settings` turn ours off. Ours run on a CPU
-    /// under Linux, for which MLX has no fast ones, and on NVIDIA GPUs that have their
-    /// instructions.
+    /// under Linux, for which MLX has no fast ones, on NVIDIA GPUs that have their
+    /// instructions, and on Metal.
     ///
     /// # Errors
     /// Those of MLX.
     pub fn choose(device: Device, settings: &Settings) -> Result<Kernels> {
         if device == Device::Cpu {
+            if settings.metal == MetalKernels::Emulated {
+                return Ok(Kernels::Metal);
+            }
             let ours = cfg!(not(target_os = "macos")) && settings.cpu != CpuKernels::Off;
             return Ok(if ours { Kernels::CPU } else { Kernels::Mlx });
         }
@@ -83,6 +88,7 @@ impl Kernels {
         Ok(match info.backend {
             "cuda" if settings.cuda && has_instructions => Kernels::Cuda,
             "cuda" => Kernels::MlxOnCuda,
+            "metal" if settings.metal != MetalKernels::Off => Kernels::Metal,
             _ => Kernels::Mlx,
         })
     }
@@ -116,6 +122,7 @@ mod tests {
                 Some(8..) => Kernels::Cuda,
                 _ => Kernels::MlxOnCuda,
             },
+            Some(info) if info.backend == "metal" => Kernels::Metal,
             _ => Kernels::Mlx,
         };
         assert_eq!(kernels, expected);

@@ -24,7 +24,7 @@ impl Kernels {
         order: Order,
     ) -> mlx_ffi::Result<Array> {
         match self {
-            Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
+            Kernels::Mlx | Kernels::Metal | Kernels::MlxOnCuda | Kernels::Cuda => {
                 let (x, w) = (ops::expand_dims(x, -2)?, ops::swap_axes(w, -1, -2)?);
                 // On CUDA, sorted indices may be read before they are computed (MLX 0.32.2).
                 let is_sorted = order == Order::Sorted && !self.is_on_cuda();
@@ -46,7 +46,7 @@ impl Kernels {
     ) -> mlx_ffi::Result<Array> {
         match self {
             Kernels::MlxOnCuda | Kernels::Cuda => self.gather_unpacked(x, w, indices, order),
-            Kernels::Mlx => {
+            Kernels::Mlx | Kernels::Metal => {
                 let x = ops::expand_dims(x, -2)?;
                 ops::squeeze(&gather_qmm(&x, w, indices, order == Order::Sorted)?, -2)
             }
@@ -86,7 +86,7 @@ impl Kernels {
     /// kernels bring the rows of a matrix together themselves. On CUDA, MLX is not told of the
     /// order.
     pub fn prefers_order(self) -> bool {
-        self == Kernels::Mlx
+        matches!(self, Kernels::Mlx | Kernels::Metal)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Several operations of a layer as one, where a device has such a kernel.
 
 use mlx_ffi::step::Heads;
-use mlx_ffi::{Array, Dtype, cpu, cuda, ops};
+use mlx_ffi::{Array, Dtype, cpu, cuda, metal, ops};
 
 use super::activation::Activation;
 use super::choice::Kernels;
@@ -149,6 +149,12 @@ impl Kernels {
     ) -> mlx_ffi::Result<Array> {
         let (count, gates) = (up.count(), gate.count().max(1));
         let each = count / gates;
+        if let (Kernels::Metal, Some(activation)) = (self, activation.fused()) {
+            let (gate, up) = (gate.heads(), Some(up.heads()));
+            if let Some(found) = metal::gated(activation, gate, up, [count, each])? {
+                return Ok(found);
+            }
+        }
         match (self, activation.fused()) {
             (Kernels::Cpu(_), Some(activation)) if each == 1 => {
                 let (gate, up) = ((&gate.of, gate.range.clone()), (&up.of, up.range.clone()));
@@ -174,11 +180,16 @@ impl Kernels {
     /// its gate.
     pub fn gated_norm(self, x: &Array, by: &GatedNorm<'_>) -> mlx_ffi::Result<Array> {
         let GatedNorm { norm: Norm { weight, eps }, activation, gate, gate_is_first } = *by;
-        if let (Kernels::Cuda, Some(activation)) = (self, activation.fused()) {
+        if let Some(activation) = activation.fused() {
             let gate = gate.heads();
             let by = cuda::NormAndGate { weight, eps, gate, activation, gate_is_first };
-            if cuda::takes_norm_and_gate(x, &by) {
+            if self == Kernels::Cuda && cuda::takes_norm_and_gate(x, &by) {
                 return cuda::norm_and_gate(x, &by);
+            }
+            if self == Kernels::Metal
+                && let Some(found) = metal::norm_and_gate(x, &by)?
+            {
+                return Ok(found);
             }
         }
         let opened = |x: Array| self.gated(activation, gate, &Columns::all(x));
@@ -195,6 +206,11 @@ impl Kernels {
             && cuda::takes_gate(columns, columns, count, 1)
         {
             return cuda::activated(activation, columns, count);
+        }
+        if let (Kernels::Metal, Some(activation)) = (self, activation.fused())
+            && let Some(found) = metal::gated(activation, columns, None, [count, 1])?
+        {
+            return Ok(found);
         }
         if !self.is_ours_on_cpu() {
             return activation.of(x);

@@ -24,7 +24,7 @@ impl Kernels {
                 cuda::several_rows(x, cuda::Weights::Dense(w))
             }
             Kernels::Cuda if cuda::takes_dense(x, w) => cuda::dense(x, w),
-            Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
+            Kernels::Mlx | Kernels::Metal | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::matmul(x, &ops::swap_axes(w, -1, -2)?)
             }
             Kernels::Cpu(_) => cpu::matmul(x, w),
@@ -39,7 +39,7 @@ impl Kernels {
             Kernels::Cuda if is_step(x) && cuda::takes_dense(x, w) => {
                 self.sum(&self.dense(x, w)?, bias)
             }
-            Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda => {
+            Kernels::Mlx | Kernels::Metal | Kernels::MlxOnCuda | Kernels::Cuda => {
                 ops::addmm(bias, x, &ops::swap_axes(w, -1, -2)?)
             }
             Kernels::Cpu(_) if [x, w, bias].iter().all(|of| of.dtype() == Dtype::F32) => {
@@ -56,7 +56,7 @@ impl Kernels {
                 cuda::several_rows(x, cuda::Weights::Packed(w))
             }
             Kernels::Cuda if unpacking_pays(x, w) => cuda::dense(x, &cuda::unpacked(w, x.dtype())?),
-            Kernels::Mlx => by_rows(x, |x| quantized_matmul(x, w)),
+            Kernels::Mlx | Kernels::Metal => by_rows(x, |x| quantized_matmul(x, w)),
             Kernels::MlxOnCuda | Kernels::Cuda => {
                 let unpacked_from = if is_step(x) { UNPACKED_STEPS_FROM } else { UNPACKED_FROM };
                 by_rows(x, |x| cuda_quantized(x, w, unpacked_from))

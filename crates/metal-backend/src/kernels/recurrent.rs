@@ -1,7 +1,7 @@
 //! The operations of layers with a recurrent state: a short convolution and the gated delta rule.
 
 use mlx_ffi::cpu::{self, ConvolutionActivation, DeltaRule, Filter};
-use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, metal, ops};
 
 use super::activation::{silu, softplus};
 use super::choice::Kernels;
@@ -31,6 +31,11 @@ impl Kernels {
         let on_cuda = self == Kernels::Cuda;
         if on_cuda && cuda::takes_convolution(x.heads(), &state, filter, lengths) {
             return cuda::convolution(x.heads(), &state, filter, lengths);
+        }
+        if self == Kernels::Metal
+            && let Some(found) = metal::convolution(x.heads(), &state, filter, lengths)?
+        {
+            return Ok(found);
         }
         let x = &x.array()?;
         let held = state.shape().to_vec();
@@ -64,6 +69,11 @@ impl Kernels {
         }
         if self == Kernels::Cuda && cuda::takes_delta(rule) {
             return cuda::delta(rule);
+        }
+        if self == Kernels::Metal
+            && let Some(found) = metal::delta(rule)?
+        {
+            return Ok(found);
         }
         by_mlx(rule)
     }

@@ -2,7 +2,7 @@
 
 use mlx_ffi::cpu::{self, SelectiveScan};
 use mlx_ffi::ops::Cumulative;
-use mlx_ffi::{Array, Dtype, Result, cuda, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, metal, ops};
 
 use super::activation::softplus;
 use super::choice::Kernels;
@@ -20,6 +20,11 @@ impl Kernels {
         }
         if self == Kernels::Cuda && cuda::takes_scan(scan) {
             return cuda::scan(scan);
+        }
+        if self == Kernels::Metal
+            && let Some(found) = metal::scan(scan)?
+        {
+            return Ok(found);
         }
         by_mlx(scan)
     }

@@ -23,10 +23,13 @@ impl HeadLinear {
         let [b, l, heads, input] = x.dims()?;
         let x = ops::reshape(x, &[b * l, heads, input])?;
         let y = match (&self.weight.matrix, self.weight.kernels) {
-            (Matrix::Dense(w), Kernels::Mlx | Kernels::MlxOnCuda | Kernels::Cuda) => {
+            (
+                Matrix::Dense(w),
+                Kernels::Mlx | Kernels::Metal | Kernels::MlxOnCuda | Kernels::Cuda,
+            ) => {
                 by_heads(&x, |x| ops::matmul(x, &ops::swap_axes(w, -1, -2)?))?
             }
-            (Matrix::Quantized(w), Kernels::Mlx) => by_heads(&x, |x| quantized_matmul(x, w))?,
+            (Matrix::Quantized(w), Kernels::Mlx | Kernels::Metal) => by_heads(&x, |x| quantized_matmul(x, w))?,
             _ => {
                 let each = Indices::up_to(heads)?.expand_dims(0)?.broadcast_to(&[b * l, heads])?;
                 self.weight.gather(&x, &each, Order::Any)?

@@ -15,6 +15,8 @@ mod encoder;
 mod ending;
 mod experts;
 mod feed_forward;
+#[cfg(test)]
+mod few_operations;
 mod fusion;
 mod head_linear;
 mod latent;

@@ -37,7 +37,7 @@ impl TextEncoder {
     pub fn texts(&self, lengths: Vec<i32>) -> Texts {
         match self.kernels() {
             Kernels::Cpu(_) => Texts::new(lengths),
-            Kernels::Mlx => Texts::padded(lengths, PADDING),
+            Kernels::Mlx | Kernels::Metal => Texts::padded(lengths, PADDING),
             Kernels::MlxOnCuda | Kernels::Cuda => Texts::padded(lengths, PADDING_ON_CUDA),
         }
     }
@@ -95,7 +95,7 @@ impl TextEncoder {
         match (self.kernels(), attention) {
             // Ours hold a few rows of them.
             (Kernels::Cpu(_), _) | (_, None) => 0,
-            (Kernels::Mlx, Some(attention)) => attention.score_bytes(device),
+            (Kernels::Mlx | Kernels::Metal, Some(attention)) => attention.score_bytes(device),
             // The scores, what is hidden of them, and their softmax.
             (_, Some(attention)) => 3 * attention.score_bytes(device),
         }

@@ -1,28 +1,21 @@
 //! Kernels on a processor, for tests where there is no GPU.
 #![allow(clippy::duplicate_mod, reason = "each test brings what it needs")]
 
-use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::{env, fs, process};
+use std::path::Path;
+use std::{env, fs};
 
 use super::constants::definitions;
-use super::kernel::{Constant, Launch, Source};
-use crate::{Array, Dtype, Error, Result, ops};
-
-/// CUDA's functions for a processor, and the program that runs kernels.
-const KERNEL: &str = include_str!("emulated/kernel.h");
-const RUN: &str = include_str!("emulated/run.cpp");
+use super::kernel::Source;
+use crate::custom_kernel::{Constant, Launch};
+use crate::emulated::{Orders, Program, digest, failed};
+use crate::{Array, Dtype, Result, ops};
 
 /// Files of instructions that a processor lacks; `kernel.h` has the same functions.
 const INSTRUCTIONS: [&str; 3] =
     [include_str!("chained.cu"), include_str!("tensor.cu"), include_str!("warpgroup.cu")];
 
-/// The outputs of a launch, which a processor computes at once.
+/// The outputs of a launch, which a processor computes at once, with warps in both orders.
 pub(super) fn launch(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> Result<Vec<Array>> {
     let dense: Vec<Array> =
         inputs.iter().map(|input| ops::contiguous(input)).collect::<Result<_>>()?;
@@ -30,59 +23,14 @@ pub(super) fn launch(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> Res
     if let Some(folder) = env::var_os(TEXTS) {
         write_for_device(Path::new(&folder), source, &text)?;
     }
-    let program = compiled(&text.for_processor(source))?;
-    let mut told = Vec::new();
-    told.extend(of.grid.iter().chain(&of.block).flat_map(|threads| threads.to_ne_bytes()));
-    for output in of.outputs {
-        told.extend((bytes_of(output) as u64).to_ne_bytes());
-    }
-    for input in &dense {
-        let mut shape = [0_i32; 10];
-        let mut strides = [0_i64; 10];
-        let dims = input.shape();
-        let mut stride = 1;
-        for (at, size) in dims.iter().enumerate().rev() {
-            (shape[at], strides[at]) = (*size, stride);
-            stride *= i64::from(*size);
-        }
-        told.extend(shape.iter().flat_map(|size| size.to_ne_bytes()));
-        told.extend(strides.iter().flat_map(|stride| stride.to_ne_bytes()));
-        told.extend((dims.len() as i32).to_ne_bytes());
-        told.extend((input.nbytes() as u64).to_ne_bytes());
-        input.read_bytes(|bytes| told.extend_from_slice(bytes))?;
-    }
-    let written = source.written.iter().map(|index| &dense[*index as usize]);
-    let results: Vec<(&[i32], Dtype)> = of
-        .outputs
-        .iter()
-        .copied()
-        .chain(written.map(|input| (input.shape(), input.dtype())))
-        .collect();
-    let mut found = Vec::new();
-    // Warps in one order, and in the other.
-    for order in ["forwards", "backwards"] {
-        let bytes = run(&program, order, &told).map_err(|why| {
-            Error::new(format!("{} {order}: {why}", source.name.to_string_lossy()))
-        })?;
-        found.push(bytes);
-    }
     let name = source.name.to_string_lossy();
-    if found[0] != found[1] && !ORDERED_BY_ATOMICS.contains(&&*name) {
-        return Err(Error::new(format!("{name}: what comes out depends on the order of warps")));
-    }
-    let mut rest = &found[0][..];
-    results
-        .iter()
-        .map(|result| {
-            let (own, others) = rest.split_at(bytes_of(result));
-            rest = others;
-            Array::from_bytes(own, result.0, result.1)
-        })
-        .collect()
-}
-
-fn bytes_of((shape, dtype): &(&[i32], Dtype)) -> usize {
-    shape.iter().map(|size| *size as usize).product::<usize>() * dtype.size()
+    let program = Program {
+        name: &name,
+        text: &text.for_processor(source),
+        written: source.written,
+        orders: if ORDERED_BY_ATOMICS.contains(&&*name) { Orders::Any } else { Orders::Equal },
+    };
+    program.launch(&dense, of)
 }
 
 /// Kernels whose results may stand in any order.
@@ -174,6 +122,7 @@ impl Text {
   kernel({call});
 }}
 extern const int OF_INPUTS = {inputs}, OF_OUTPUTS = {outputs}, OF_WRITTEN = {count};
+extern const bool HAS_PARTIAL_BLOCKS = false;
 extern const int WRITTEN[] = {{{written}}};\n"
         );
         Text { kernel: all, rest }
@@ -189,96 +138,6 @@ fn write_for_device(folder: &Path, source: &Source, text: &Text) -> Result<()> {
     let text = text.for_device(source);
     let path = folder.join(format!("{}-{}.cu", source.name.to_string_lossy(), digest(&text)));
     if path.exists() { Ok(()) } else { fs::write(path, text).map_err(failed) }
-}
-
-/// A digest of `of`, for the name of a file that is made from it.
-fn digest(of: impl Hash) -> String {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
-}
-
-/// The program of a text, which is compiled once.
-fn compiled(text: &str) -> Result<PathBuf> {
-    let here = env::current_exe().map_err(failed)?;
-    let folder = here.parent().unwrap_or(Path::new("")).join("emulated");
-    fs::create_dir_all(&folder).map_err(failed)?;
-    let program = folder.join(digest((text, KERNEL, RUN)));
-    if program.exists() {
-        return Ok(program);
-    }
-    let own = folder.join(format!("{}-{:?}", process::id(), std::thread::current().id()));
-    let cpp = own.with_extension("cpp");
-    fs::write(&cpp, text).map_err(failed)?;
-    compile(
-        &[OsStr::new("-I"), &folder_of_sources(), cpp.as_os_str(), runner(&folder)?.as_os_str()],
-        &own,
-    )?;
-    fs::rename(&own, &program).map_err(failed)?;
-    fs::remove_file(&cpp).map_err(failed)?;
-    Ok(program)
-}
-
-/// The object file that runs kernels, compiled once.
-fn runner(folder: &Path) -> Result<PathBuf> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let runner = folder.join(digest((KERNEL, RUN)) + ".o");
-    if !runner.exists() {
-        let own = folder.join(format!("{}.o", process::id()));
-        let source = Path::new(&folder_of_sources()).join("run.cpp");
-        compile(&[OsStr::new("-c"), source.as_os_str()], &own)?;
-        fs::rename(own, &runner).map_err(failed)?;
-    }
-    Ok(runner)
-}
-
-fn folder_of_sources() -> OsString {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/emulated").into()
-}
-
-fn compile(arguments: &[&OsStr], to: &Path) -> Result<()> {
-    let output = Command::new("c++")
-        .args([
-            "-std=c++17",
-            "-O1",
-            "-w",
-            "-fsanitize=alignment,bounds",
-            "-fno-sanitize-recover=all",
-        ])
-        .args(arguments)
-        .arg("-o")
-        .arg(to)
-        .output()
-        .map_err(failed)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let told = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(format!("{arguments:?}: {told}")))
-}
-
-/// Runs a program with `input`, and returns its output.
-fn run(program: &Path, order: &str, input: &[u8]) -> std::result::Result<Vec<u8>, String> {
-    let mut child = Command::new(program)
-        .arg(order)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    // It reads all before it writes anything.
-    let sent = child.stdin.take().map_or(Ok(()), |mut to| to.write_all(input));
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    match (sent, output.status.success()) {
-        (Ok(()), true) => Ok(output.stdout),
-        (sent, _) => Err(format!("{}, {sent:?}: {told}", output.status)),
-    }
-}
-
-fn failed(error: std::io::Error) -> Error {
-    Error::new(error.to_string())
 }
 
 #[path = "../../tests/cuda/arrays.rs"]
@@ -297,6 +156,8 @@ mod matrix;
 mod on_cuda;
 #[path = "../../tests/cuda/pictures.rs"]
 mod pictures;
+#[path = "../../tests/plain/recurrent.rs"]
+mod plain;
 #[path = "../../tests/cuda/products.rs"]
 mod products;
 #[path = "../../tests/cuda/recurrent.rs"]

@@ -15,6 +15,8 @@ mod matmul;
 mod matrix;
 mod on_cuda;
 mod pictures;
+#[path = "../plain/recurrent.rs"]
+mod plain;
 mod products;
 mod ranks;
 mod recurrent;

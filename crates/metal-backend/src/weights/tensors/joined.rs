@@ -64,7 +64,7 @@ impl Weights {
     /// # Errors
     /// Those of MLX.
     pub fn join<const N: usize>(&self, linears: [Linear; N], bias: bool) -> Result<Linears<N>> {
-        if self.kernels() == Kernels::Mlx || !have_one_form(&linears) {
+        if matches!(self.kernels(), Kernels::Mlx | Kernels::Metal) || !have_one_form(&linears) {
             return Ok(Linears::Separate(linears));
         }
         let kernels = self.kernels();

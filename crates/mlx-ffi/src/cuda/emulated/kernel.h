@@ -1,52 +1,11 @@
 // What kernels take of CUDA, for one that runs on a processor: `run.cpp` runs it.
 #pragma once
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "threads.h"
 
 #define __device__
 #define __forceinline__ inline
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static
-
-struct dim3 {
-  unsigned x, y, z;
-};
-
-// The part of a thread that kernels see.
-struct Seen {
-  dim3 index;
-  int lane;
-};
-
-extern Seen* current;
-extern dim3 blockIdx, blockDim, gridDim;
-#define threadIdx (current->index)
-
-[[noreturn]] void fail(const char* why);
-
-// Ends once all threads of the block that have not ended have come.
-void __syncthreads();
-
-// What lanes of a warp meet for.
-enum Meeting { SHUFFLE, VOTE, WARP, MATRIX, PRODUCT, TURN };
-
-constexpr int LANES_OF_WARP = 32;
-constexpr size_t MOST_BROUGHT = 64;
-
-// What all lanes of the warp bring, MOST_BROUGHT bytes each. Ends once all have come.
-const void* exchange(Meeting kind, const void* own, size_t bytes);
-
-template <typename V>
-const void* exchange(Meeting kind, const V& own) {
-  static_assert(sizeof(V) <= MOST_BROUGHT);
-  return exchange(kind, &own, sizeof(V));
-}
-template <typename V>
-const V& of_lane(const void* values, int lane) {
-  return *reinterpret_cast<const V*>(static_cast<const unsigned char*>(values) + lane * MOST_BROUGHT);
-}
 
 inline void __syncwarp() {
   exchange(WARP, 0);
@@ -213,14 +172,6 @@ Two<T> __hfma2(Two<T> a, Two<T> b, Two<T> c) {
   return {T(fmaf(a.x, b.x, c.x)), T(fmaf(a.y, b.y, c.y))};
 }
 
-template <typename I>
-struct Ten {
-  I of[10];
-  I operator[](int i) const {
-    return of[i];
-  }
-};
-
 // What `chained.cu` and `tensor.cu` have instructions for.
 inline void let_next_begin() {}
 inline void wait_for_last() {}
@@ -327,7 +278,8 @@ Shared memory_of() {
   constexpr unsigned char UNTOUCHED = 0xa5;
   alignas(16) static unsigned char memory[BYTES + BEHIND];
   static dim3 last{~0u, ~0u, ~0u};
-  if (last.x != blockIdx.x || last.y != blockIdx.y || last.z != blockIdx.z) {
+  static unsigned launch = 0;
+  if (launch != launches || last.x != blockIdx.x || last.y != blockIdx.y || last.z != blockIdx.z) {
     for (int i = 0; last.x != ~0u && i < BEHIND; i++) {
       if (memory[BYTES + i] != UNTOUCHED) {
         fail("a block wrote behind the shared memory of the launch");
@@ -336,6 +288,7 @@ Shared memory_of() {
     memset(memory, 0xff, BYTES);
     memset(memory + BYTES, UNTOUCHED, BEHIND);
     last = blockIdx;
+    launch = launches;
   }
   return memory;
 }
@@ -403,16 +356,3 @@ unsigned two_of(float first, float second) {
 
 // As kernels write it, behind `__shared__`.
 #define alignas(bytes) __attribute__((aligned(bytes)))
-
-struct Input {
-  Ten<int32_t> shape;
-  Ten<int64_t> strides;
-  int dims;
-  unsigned char* data;
-  uint64_t bytes;
-};
-
-// What the text of each kernel ends with: a thread of it, and which inputs it writes into.
-void run_thread(Input* inputs, unsigned char** outputs);
-extern const int OF_INPUTS, OF_OUTPUTS, OF_WRITTEN;
-extern const int WRITTEN[];

@@ -20,6 +20,7 @@
 
 Seen* current;
 dim3 blockIdx, blockDim, gridDim;
+unsigned launches;
 
 void fail(const char* why) {
   std::fprintf(stderr, "%s\n", why);
@@ -145,9 +146,9 @@ void thread() {
   let_others_run();
 }
 
-// Backwards, so that what depends on the order of warps shows.
-void run_block(bool is_backwards) {
-  int count = blockDim.x * blockDim.y * blockDim.z;
+// A block of so many threads. Backwards, so that what depends on the order of warps shows.
+void run_block(dim3 size, bool is_backwards) {
+  int count = size.x * size.y * size.z;
   block.count = 0;
   block.alive = count;
   block.finished = 0;
@@ -155,7 +156,7 @@ void run_block(bool is_backwards) {
   block.threads.resize(count);
   for (int i = 0; i < count; i++) {
     auto& thread = block.threads[i];
-    thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+    thread.index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
     thread.lane = i % LANES_OF_WARP;
     thread.warp = &block.warps[i / LANES_OF_WARP];
     thread.warp->lanes++;
@@ -226,6 +227,13 @@ unsigned char* buffer_of(size_t bytes) {
   // What lies behind is no number.
   memset(memory, 0xff, pages);
   return memory + pages - whole;
+}
+
+void give_back(unsigned char* first, size_t bytes) {
+  size_t page = sysconf(_SC_PAGESIZE);
+  auto* memory = reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(first) / page * page);
+  size_t whole = (bytes + 15) / 16 * 16, pages = (whole + page - 1) / page * page;
+  munmap(memory, pages + page);
 }
 
 void read_all(void* to, size_t bytes) {
@@ -303,10 +311,12 @@ void wait_for_all_copies_but(size_t groups) {
   }
 }
 
-int main(int count, char** words) {
-  bool are_backwards = count > 1 && words[1][0] == 'b';
-  int grid[3], threads[3];
-  read_all(grid, sizeof(grid));
+namespace {
+
+// One launch, of a grid of so many threads.
+void launch(const int* grid, bool are_backwards) {
+  launches++;
+  int threads[3];
   read_all(threads, sizeof(threads));
   auto blocks = [&](int i) { return static_cast<unsigned>((grid[i] + threads[i] - 1) / threads[i]); };
   auto extent = [&](int i) { return static_cast<unsigned>(std::min(grid[i], threads[i])); };
@@ -333,12 +343,34 @@ int main(int count, char** words) {
   for (unsigned i = 0; i < all; i++) {
     unsigned at = are_backwards ? all - 1 - i : i;
     blockIdx = {at % gridDim.x, at / gridDim.x % gridDim.y, at / gridDim.x / gridDim.y};
-    run_block(are_backwards);
+    auto left = [&](int i, unsigned block) {
+      unsigned all = extent(i), rest = static_cast<unsigned>(grid[i]) - block * all;
+      return HAS_PARTIAL_BLOCKS ? std::min(all, rest) : all;
+    };
+    run_block({left(0, blockIdx.x), left(1, blockIdx.y), left(2, blockIdx.z)}, are_backwards);
   }
   for (int i = 0; i < OF_OUTPUTS; i++) {
     std::fwrite(outputs[i], 1, sizes[i], stdout);
   }
   for (int i = 0; i < OF_WRITTEN; i++) {
     std::fwrite(inputs[WRITTEN[i]].data, 1, inputs[WRITTEN[i]].bytes, stdout);
+  }
+  std::fflush(stdout);
+  for (int i = 0; i < OF_OUTPUTS; i++) {
+    give_back(outputs[i], sizes[i]);
+  }
+  for (auto& input : inputs) {
+    give_back(input.data, input.bytes);
+  }
+}
+
+} // namespace
+
+// Launches come until the input ends.
+int main(int count, char** words) {
+  bool are_backwards = count > 1 && words[1][0] == 'b';
+  int grid[3];
+  while (std::fread(grid, 1, sizeof(grid), stdin) == sizeof(grid)) {
+    launch(grid, are_backwards);
   }
 }
