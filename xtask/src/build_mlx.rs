@@ -39,7 +39,7 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 fn request(args: &[String]) -> Result<Request> {
-    let mut target = Target::host();
+    let mut target = Target::host()?;
     let mut variant = variant_from_env(&target.os)?;
     let mut source = installed_from_env()?.map_or(Source::Any, Source::Installed);
     let mut goal = Goal::Linkable;
@@ -100,7 +100,7 @@ mod tests {
     fn without_arguments_it_is_what_the_build_wants() {
         let request = parse(&[]).unwrap();
         assert_eq!(request.goal, Goal::Linkable);
-        assert_eq!(request.target, Target::host());
+        assert_eq!(request.target, Target::host().unwrap());
         assert!(request.cache.ends_with("mlx"));
         // An MLX that was compiled here stays, as in the first build.
         assert!(matches!(request.source, Source::Any | Source::Installed(_)));

@@ -60,7 +60,7 @@ fn mlx(options: &Options) -> Result<Mlx> {
         source: Source::Wheel,
         goal: Goal::Fetched,
         platforms: PLATFORMS,
-        target: Target::host(),
+        target: Target::host()?,
         triple: HOST.to_owned(),
         cache: location::cache_of_workspace(&ffi)?,
         manifest_dir: ffi,

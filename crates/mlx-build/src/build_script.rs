@@ -29,7 +29,7 @@ pub fn request() -> Result<Request, Error> {
     }
     let triple = variable("TARGET")?;
     let os = variable("CARGO_CFG_TARGET_OS")?;
-    let target = Target { os, arch: variable("CARGO_CFG_TARGET_ARCH")?, ..Target::host() };
+    let target = Target { os, arch: variable("CARGO_CFG_TARGET_ARCH")?, ..Target::host()? };
     Ok(Request {
         variant: variant_from_env(&target.os)?,
         source: installed_from_env()?.map_or(Source::Any, Source::Installed),
@@ -129,7 +129,9 @@ pub fn program() -> Result<(), Error> {
 
 /// Prints where executables search, beside the places that all of them do.
 fn search(request: &Request, lib_dir: Option<PathBuf>) -> Result<(), Error> {
-    for arg in Linkage::of(&request.target.os)?.executable_args(lib_dir.as_deref()) {
+    let linkage = Linkage::of(&request.target.os)?;
+    let deployment = request.deployment();
+    for arg in linkage.executable_args(lib_dir.as_deref(), deployment.as_deref()) {
         println!("cargo::rustc-link-arg={arg}");
     }
     Ok(())

@@ -31,13 +31,19 @@ pub(crate) struct Build {
     path: OsString,
     generator: &'static str,
     triple: String,
+    /// The oldest macOS to compile for.
+    deployment: Option<String>,
     /// The compiler's library has `std::format`.
     has_format: bool,
 }
 
 impl Build {
     /// Checks the compiler and finds `cmake` and `ninja` or `make`, installing what is not there.
-    pub(crate) fn prepare(triple: &str, tools: &Tools) -> Result<Self, Error> {
+    pub(crate) fn prepare(
+        triple: &str,
+        deployment: Option<String>,
+        tools: &Tools,
+    ) -> Result<Self, Error> {
         let compiler = compiler_for(triple);
         check_compiler(&compiler)?;
         let mut folders = Vec::new();
@@ -55,7 +61,8 @@ impl Build {
         let inherited = env::var_os("PATH").unwrap_or_default();
         folders.extend(env::split_paths(&inherited));
         let path = env::join_paths(folders).unwrap_or(inherited);
-        Ok(Self { path, generator, triple: triple.to_owned(), has_format: has_format(&compiler) })
+        let has_format = has_format(&compiler);
+        Ok(Self { path, generator, triple: triple.to_owned(), deployment, has_format })
     }
 
     /// Compiles `source`, mlx-c, against MLX's headers in `include`; `out` gets `libmlxc.a`.
@@ -115,6 +122,9 @@ impl Build {
             .profile("Release")
             .generator(self.generator)
             .env("PATH", &self.path);
+        if let Some(release) = &self.deployment {
+            config.define("CMAKE_OSX_DEPLOYMENT_TARGET", release);
+        }
         // Cargo tells build scripts how many jobs to run; elsewhere make runs one.
         if env::var_os("NUM_JOBS").is_none() {
             let jobs = available_parallelism().map_or(1, |n| n.get());

@@ -18,6 +18,12 @@ pub enum Error {
         /// The name given.
         name: String,
     },
+    /// A release of macOS that cannot be read.
+    #[error("MACOSX_DEPLOYMENT_TARGET is `{value}`; set it to a release of macOS, such as 15.0")]
+    UnknownRelease {
+        /// The value of the variable.
+        value: String,
+    },
     /// No operating system for which MLX exists.
     #[error("MLX does not run on {os}; it runs on macos and linux; {WITHOUT_MLX}")]
     UnsupportedOs {

@@ -31,7 +31,7 @@
 //! | `MLX_RELOCATABLE` | `1`: `ml` does not look for MLX where that was at build time |
 //! | `CXX`, `CXXFLAGS`, `CMAKE` | the C++ compiler, its flags, and cmake, as for the crates `cc` and `cmake` |
 //! | `CARGO_TARGET_DIR` | moves the folder together with the target folder |
-//! | `MACOSX_DEPLOYMENT_TARGET` | the release of macOS to take MLX for; by default this machine's |
+//! | `MACOSX_DEPLOYMENT_TARGET` | the oldest macOS to serve; by default MLX is taken for this machine's, and all else is compiled for the oldest that this MLX runs on |
 //!
 //! pip's own variables (`PIP_INDEX_URL`, `PIP_PROXY`, …) work as always.
 //!
@@ -53,7 +53,9 @@ mod error;
 #[cfg(test)]
 mod fake;
 mod fetch;
+mod host;
 mod installed;
+mod joined;
 mod linkage;
 pub mod location;
 mod platform;
@@ -65,6 +67,7 @@ mod tools;
 
 pub use compile::HOST;
 pub use error::Error;
+pub use joined::joined;
 pub use linkage::Linkage;
 pub use platform::{PLATFORMS, Platform};
 pub use provision::{Goal, Mlx, Request, Source, libclang, provision};

@@ -38,12 +38,14 @@ pub(crate) const MACOS: Linkage = Linkage {
 
 impl Linkage {
     /// Linker arguments with which an executable finds the library beside it,
-    /// in `../lib`, or in `lib_dir` if there is one, in this order.
-    pub fn executable_args(&self, lib_dir: Option<&Path>) -> Vec<String> {
+    /// in `../lib`, or in `lib_dir` if there is one, in this order. On macOS it says that it starts
+    /// from the release `deployment` on: rustc would say 11.0, where MLX does not start.
+    pub fn executable_args(&self, lib_dir: Option<&Path>, deployment: Option<&str>) -> Vec<String> {
         let origins = self.rpath_origins.iter().map(|entry| (*entry).to_owned());
         let entries = origins.chain(lib_dir.map(|folder| folder.display().to_string()));
         let args = self.args.iter().map(|arg| (*arg).to_owned());
-        args.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}"))).collect()
+        let oldest = deployment.map(|release| format!("-mmacosx-version-min={release}"));
+        args.chain(entries.map(|entry| format!("-Wl,-rpath,{entry}"))).chain(oldest).collect()
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn executables_look_beside_themselves_first() {
-        let linux = LINUX.executable_args(Some(Path::new("/t/lib")));
+        let linux = LINUX.executable_args(Some(Path::new("/t/lib")), None);
         assert_eq!(
             linux,
             [
@@ -64,12 +66,19 @@ mod tests {
                 "-Wl,-rpath,/t/lib"
             ]
         );
-        let macos = MACOS.executable_args(Some(Path::new("/t/lib")));
+        let macos = MACOS.executable_args(Some(Path::new("/t/lib")), None);
         assert_eq!(
             macos,
             ["-Wl,-rpath,@loader_path", "-Wl,-rpath,@loader_path/../lib", "-Wl,-rpath,/t/lib"]
         );
-        let relocatable = MACOS.executable_args(None);
-        assert_eq!(relocatable, ["-Wl,-rpath,@loader_path", "-Wl,-rpath,@loader_path/../lib"]);
+        let relocatable = MACOS.executable_args(None, Some("15.0"));
+        assert_eq!(
+            relocatable,
+            [
+                "-Wl,-rpath,@loader_path",
+                "-Wl,-rpath,@loader_path/../lib",
+                "-mmacosx-version-min=15.0"
+            ]
+        );
     }
 }

@@ -173,6 +173,12 @@ impl Platform {
         Target { os: self.os.to_owned(), arch: self.arch.to_owned(), os_version: self.min_os }
     }
 
+    /// The oldest macOS that what is compiled against this wheel runs on: `wanted`, what
+    /// `MACOSX_DEPLOYMENT_TARGET` says, else that of the wheel. `None` for other systems.
+    pub(crate) fn deployment(&self, wanted: Option<String>) -> Option<String> {
+        (self.os == "macos").then(|| wanted.unwrap_or_else(|| self.min_os.to_string()))
+    }
+
     /// The first of [`Platform::files`] that `dist`, an unpacked wheel, lacks.
     pub fn missing_file(&self, dist: &Path) -> Option<&'static str> {
         self.files.iter().copied().find(|file| !dist.join(file).exists())
@@ -211,6 +217,27 @@ mod tests {
                 "macos",
                 "aarch64",
                 Release::new(15, 0),
+                "mlx-metal macosx_15_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(14, 7),
+                "mlx-metal macosx_14_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(15, 6),
+                "mlx-metal macosx_15_0_arm64",
+            ),
+            (
+                Variant::Metal,
+                "macos",
+                "aarch64",
+                Release::new(26, 0),
                 "mlx-metal macosx_15_0_arm64",
             ),
             (
@@ -276,6 +303,21 @@ mod tests {
             let metallib = platform.files.contains(&"mlx/lib/mlx.metallib");
             assert_eq!(metallib, platform.variant == Variant::Metal, "{tag}");
         }
+    }
+
+    #[test]
+    fn what_is_compiled_runs_where_the_wheel_does() {
+        let of = |tag| PLATFORMS.iter().find(|platform| platform.tag == tag).unwrap();
+        for (tag, oldest) in [
+            ("macosx_14_0_arm64", "14.0"),
+            ("macosx_15_0_arm64", "15.0"),
+            ("macosx_26_0_arm64", "26.2"),
+        ] {
+            assert_eq!(of(tag).deployment(None).as_deref(), Some(oldest), "{tag}");
+        }
+        let wanted = of("macosx_15_0_arm64").deployment(Some("15.4".to_owned()));
+        assert_eq!(wanted.as_deref(), Some("15.4"));
+        assert_eq!(of("manylinux_2_35_x86_64").deployment(Some("15.4".to_owned())), None);
     }
 
     #[test]

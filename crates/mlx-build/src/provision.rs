@@ -13,7 +13,7 @@ use crate::fetch::{fetch, hex};
 use crate::python::Python;
 use crate::stamp::Stamped;
 use crate::tools::Tools;
-use crate::{Error, Linkage, MLX_VERSION, Platform, Target, Variant, installed, location};
+use crate::{Error, Linkage, MLX_VERSION, Platform, Target, Variant, host, installed, location};
 
 /// The origin of MLX.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,17 @@ impl Request {
     /// [`Error::UnsupportedOs`] when MLX does not run on the target.
     pub fn lib_dir(&self) -> Result<PathBuf, Error> {
         Ok(installed::lib_dir(&self.root(), Linkage::of(&self.target.os)?))
+    }
+
+    /// The oldest macOS that what is compiled has to run on: `MACOSX_DEPLOYMENT_TARGET`, else that
+    /// of the wheel. `None` for other systems, for an MLX that is not of a wheel, and where the
+    /// release of macOS is not known.
+    pub fn deployment(&self) -> Option<String> {
+        if !matches!(self.source, Source::Any | Source::Wheel) {
+            return None;
+        }
+        let wheel = Platform::find(self.platforms, self.variant, &self.target).ok()?;
+        wheel.deployment(host::deployment())
     }
 
     /// The folder of MLX, with its libraries and headers.
@@ -213,7 +224,7 @@ impl Job<'_> {
     ) -> Result<String, Error> {
         let request = self.request;
         let source = fs::canonicalize(source).map_err(Error::io("find", source))?;
-        let build = Build::prepare(&request.triple, self.tools)?;
+        let build = Build::prepare(&request.triple, request.deployment(), self.tools)?;
         (request.progress)(&format!("compiling MLX from {} (many minutes)", source.display()));
         let out = self.home.join("from-source");
         fs::create_dir_all(&out).map_err(Error::io("create", &out))?;
@@ -234,10 +245,16 @@ impl Job<'_> {
     fn provide_mlx_c(&self, identity: &str) -> Result<Stamped, Error> {
         let request = self.request;
         let mlx_c = Stamped { dir: self.home.join("mlxc") };
-        let content = format!("mlx-c {}, recipe {}, for {identity}", location::CARRIER.1, RECIPE);
+        let deployment = request.deployment();
+        let oldest = deployment.iter().map(|release| format!(", macOS {release}"));
+        let content = format!(
+            "mlx-c {}, recipe {RECIPE}, for {identity}{}",
+            location::CARRIER.1,
+            oldest.collect::<String>()
+        );
         if mlx_c.content().as_ref() != Some(&content) {
             let source = location::mlx_c_sources(&request.manifest_dir)?;
-            let build = Build::prepare(&request.triple, self.tools)?;
+            let build = Build::prepare(&request.triple, deployment, self.tools)?;
             (request.progress)("compiling mlx-c (half a minute on two cores)");
             let include = request.root().join("include");
             mlx_c.make(&content, self.since, |out| build.mlx_c(&source, &include, out))?;

@@ -1,8 +1,6 @@
 //! The build wanted: a release of MLX, a variant of it, and the machine that it is for.
 
-use std::env;
 use std::fmt;
-use std::process::Command;
 
 /// The release of MLX that everything here is pinned to.
 pub const MLX_VERSION: &str = "0.32.2";
@@ -67,7 +65,7 @@ impl Release {
     }
 
     /// The release that a text such as `15`, `26.1` or `14.7.1` begins with.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.trim().split('.').map(str::parse);
         let major = numbers.next()?.ok()?;
         let minor = numbers.next().map_or(Some(0), Result::ok)?;
@@ -90,27 +88,6 @@ impl fmt::Display for Target {
             write!(f, " {}", self.os_version)
         }
     }
-}
-
-impl Target {
-    /// The machine that this program runs on.
-    pub fn host() -> Self {
-        Self {
-            os: env::consts::OS.to_owned(),
-            arch: env::consts::ARCH.to_owned(),
-            os_version: macos_release(),
-        }
-    }
-}
-
-/// The release of macOS to build for, or 0.0 elsewhere.
-fn macos_release() -> Release {
-    let wanted = env::var("MACOSX_DEPLOYMENT_TARGET").ok();
-    let version = wanted.or_else(|| {
-        let output = Command::new("sw_vers").arg("-productVersion").output().ok()?;
-        String::from_utf8(output.stdout).ok()
-    });
-    version.as_deref().and_then(Release::parse).unwrap_or_default()
 }
 
 #[cfg(test)]
