@@ -7,10 +7,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 
-use self::systems::{MARK, Place, Step, System};
+use self::systems::{ENDS, MARK, Place, Step, System};
 use super::serve::sources;
 use crate::args::{Cli, Command, Service, ServiceArgs};
 use crate::failure::{self, Failure, Result, reason};
@@ -62,12 +64,25 @@ fn install(place: &Place, arguments: &[OsString]) -> Result<()> {
     files::make_folder(path.parent().unwrap_or(Path::new("/")))?;
     let here = std::env::current_dir();
     let here = here.map_err(|error| Failure::Other(format!(".: {}", reason(&error))))?;
-    let text = place.text(&program.display().to_string(), &texts, &here.display().to_string());
+    let (program, here) = (program.display().to_string(), here.display().to_string());
+    for word in texts.iter().chain([&program, &here]) {
+        if word.contains(char::is_control) {
+            return Err(Failure::Usage(format!(
+                "{word:?} has a control character, which a service's file cannot hold: rename it"
+            )));
+        }
+    }
+    let text = place.text(&program, &texts, &here);
     let was_there = path.exists();
     files::replace(&path, text.as_bytes(), Access::Shared)?;
-    // launchd takes no agent that it has already.
-    if was_there && place.system == System::Launchd {
-        take(place, Step::Stop)?;
+    // launchd takes no agent that it has already, and needs a while to let go of one.
+    if was_there && place.system == System::Launchd && take(place, Step::Stop)? {
+        let status = place.commands(Step::Status, uid());
+        let mut tries = ENDS;
+        while tries > 0 && status.iter().all(|command| succeeds(command)) {
+            thread::sleep(Duration::from_secs(1));
+            tries -= 1;
+        }
     }
     note(format_args!("wrote {}", path.display()));
     if take(place, Step::Install)? {
@@ -119,8 +134,7 @@ fn check_own(path: &Path) -> Result<()> {
 /// Runs the commands of a step where the system has them, else tells what to type. Returns true
 /// when they ran.
 fn take(place: &Place, step: Step) -> Result<bool> {
-    let uid = rustix::process::getuid().as_raw();
-    let commands = place.commands(step, uid);
+    let commands = place.commands(step, uid());
     if !is_there(place) {
         for command in &commands {
             note(format_args!("type: {}", command.join(" ")));
@@ -144,8 +158,17 @@ fn take(place: &Place, step: Step) -> Result<bool> {
 /// Returns true when the system's own program answers for this user, which it does not in a
 /// container or behind `su`.
 fn is_there(place: &Place) -> bool {
-    let (program, arguments) = place.probe();
+    succeeds(&place.probe(uid()))
+}
+
+/// Runs a command without showing what it says. Returns true when it succeeds.
+fn succeeds(command: &[String]) -> bool {
+    let Some((program, arguments)) = command.split_first() else { return false };
     let mut command = process::Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+fn uid() -> u32 {
+    rustix::process::getuid().as_raw()
 }

@@ -1,6 +1,7 @@
 //! `ml ps`, `ml stop`, `ml show` and `ml service`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -113,4 +114,54 @@ fn a_service_is_a_file_that_is_taken_away_again() {
         assert!(text(&refused.stderr).contains("is not of `ml service`"));
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "of somebody else");
+}
+
+#[test]
+fn the_system_is_told_of_a_service_and_of_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    let tools = home.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let told = home.path().join("told");
+    // Notes its arguments. The service does not start while there is a file `refuse`.
+    for name in ["systemctl", "launchctl"] {
+        let text = format!(
+            "#!/bin/sh\necho \"$*\" >>'{}'\ncase $* in *restart*|*bootstrap*) [ ! -e '{}' ];; esac\n",
+            told.display(),
+            home.path().join("refuse").display()
+        );
+        fs::write(tools.join(name), text).unwrap();
+        fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let service = |arguments: &[&str]| {
+        let mut command = command(&[&["service"], arguments].concat());
+        command.env("HOME", home.path()).env_remove("XDG_CONFIG_HOME").env("PATH", &tools);
+        let output = command.output().unwrap();
+        let lines = fs::read_to_string(&told).unwrap_or_default();
+        let _ = fs::remove_file(&told);
+        (output.status.code(), text(&output.stderr), lines)
+    };
+    let begins =
+        if cfg!(target_os = "macos") { "bootstrap gui/" } else { "--user restart ml.service" };
+    let ends =
+        if cfg!(target_os = "macos") { "bootout gui/" } else { "--user disable --now ml.service" };
+    let has = |lines: &str, start: &str| lines.lines().any(|line| line.starts_with(start));
+
+    let (code, said, lines) = service(&["install", "--", "--port", "8123"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(has(&lines, begins) && said.contains("the server runs"), "{lines}{said}");
+    let (code, said, lines) = service(&["status"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(lines.lines().count() == 2 && said.contains("log: "), "{lines}{said}");
+    let (code, said, lines) = service(&["remove"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(has(&lines, ends) && said.contains("removed "), "{lines}{said}");
+
+    fs::write(home.path().join("refuse"), "").unwrap();
+    let (code, said, _) = service(&["install"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("it ended with exit status: 1"), "{said}");
+
+    let (code, said, _) = service(&["install", "--", "--model-name", "a\nb"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("\"a\\nb\" has a control character"), "{said}");
 }

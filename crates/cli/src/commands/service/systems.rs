@@ -10,7 +10,7 @@ const UNIT: &str = "ml.service";
 const LABEL: &str = "ml-on-mlx.serve";
 
 /// Seconds that the server has to end: its own, and some more.
-const ENDS: u32 = 40;
+pub const ENDS: u32 = 40;
 
 /// A system that starts services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,12 +134,14 @@ impl Place {
         lines.into_iter().map(words).collect()
     }
 
-    /// A command that succeeds where the system answers for this user.
-    pub fn probe(&self) -> (&'static str, &'static [&'static str]) {
-        match self.system {
-            System::Systemd => ("systemctl", &["--user", "show-environment"]),
-            System::Launchd => ("launchctl", &["help"]),
-        }
+    /// A command that succeeds where the system answers for the user of this number. launchd's
+    /// agents need a login with a desktop, which a user of ssh may not have.
+    pub fn probe(&self, uid: u32) -> Vec<String> {
+        let command = match self.system {
+            System::Systemd => "systemctl --user show-environment".to_owned(),
+            System::Launchd => format!("launchctl print gui/{uid}"),
+        };
+        command.split(' ').map(str::to_owned).collect()
     }
 
     /// A line about the log, and what else is to know.
@@ -166,7 +168,6 @@ fn unit_word(word: &str) -> String {
             '$' => text.push_str("$$"),
             '"' => text.push_str("\\\""),
             '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
             c => text.push(c),
         }
     }
@@ -182,7 +183,9 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
 
     use super::{MARK, Place, Step, System, unit_word};
 
@@ -252,6 +255,40 @@ mod tests {
             text.contains("/home/ada/Library/Logs/ml-serve.log")
                 && agent.advice().contains("ml-serve.log")
         );
+    }
+
+    #[test]
+    fn an_agent_is_a_property_list_that_holds_the_words_as_they_are() {
+        let words = ["--model", "/models/a \"fox\"", "it's <b> & ]]> $HOME %h \\"];
+        let arguments: Vec<String> = words.map(str::to_owned).to_vec();
+        let text = place(System::Launchd).text("/opt/m l/bin/ml", &arguments, "/home/ada/ü");
+        // The build needs Python, whose library reads property lists.
+        let script = "import json, plistlib, sys; \
+                      print(json.dumps(plistlib.loads(sys.stdin.buffer.read())))";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut python = python.spawn().unwrap();
+        python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = python.wait_with_output().unwrap();
+        assert!(output.status.success(), "{text}");
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let expected = serde_json::json!({
+            "Label": "ml-on-mlx.serve",
+            "ProgramArguments": ["/opt/m l/bin/ml", "serve", words[0], words[1], words[2]],
+            "WorkingDirectory": "/home/ada/ü",
+            "RunAtLoad": true,
+            "KeepAlive": { "SuccessfulExit": false },
+            "ExitTimeOut": 40,
+            "StandardErrorPath": "/home/ada/Library/Logs/ml-serve.log",
+        });
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn systems_are_asked_whether_they_answer_for_the_user() {
+        let probe = |system| place(system).probe(501).join(" ");
+        assert_eq!(probe(System::Systemd), "systemctl --user show-environment");
+        assert_eq!(probe(System::Launchd), "launchctl print gui/501");
     }
 
     #[test]
