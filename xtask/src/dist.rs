@@ -4,7 +4,7 @@ mod archive;
 mod files;
 mod installed;
 mod licences;
-mod needs;
+pub mod needs;
 mod newcomer;
 mod options;
 mod packages;

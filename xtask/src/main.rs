@@ -9,6 +9,7 @@ mod fuzz;
 mod gpu_tests;
 mod kernels;
 mod link_costs;
+mod macos;
 mod manifest;
 mod modules;
 mod pictures;
@@ -39,6 +40,9 @@ usage: cargo xtask COMMAND
       runs kernels for NVIDIA GPUs on this processor, and compiles them by NVIDIA's compiler, which needs none
   link-costs [--latency MICROSECONDS --bandwidth GB/S]
       what links between ranks cost a token, on paper: the table of docs/distributed.md, or a link's own
+  macos [--link]
+      checks all crates for macOS, compiles the C++ for it, and links that with each MLX for macOS; with --link,
+      links the program, too; needs no Mac
   modules
       draws the modules of each crate: docs/design/modules
   real-models
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Some("gpu-tests") => gpu_tests::run(&args),
         Some("kernels") => kernels::run(&args),
         Some("link-costs") => link_costs::run(&args),
+        Some("macos") => macos::run(&args),
         Some("modules") => pictures::run(repository::root()),
         Some("real-models") => real_models::run(&args),
         Some("tidy") => tidy::run(repository::root()),

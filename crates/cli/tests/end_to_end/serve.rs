@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
 //! Generations that end early: Ctrl-C, SIGTERM, a closed pipe, a timeout.
 
+#[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
