@@ -67,10 +67,32 @@ case ${1:-} in
   *) fail "unknown argument $1" ;;
 esac
 
+# The end of the archive's name for this release of macOS: MLX differs by it.
+of_macos() {
+  release=$(sw_vers -productVersion)
+  major=${release%%.*}
+  minor=${release#"$major"}
+  minor=${minor#.}
+  minor=${minor%%.*}
+  case $major${minor:=0} in
+    *[!0-9]*) fail "sw_vers names no release of macOS: $release" ;;
+  esac
+  if [ "$major" -gt 26 ] || { [ "$major" -eq 26 ] && [ "$minor" -ge 2 ]; }; then
+    echo macos26
+  elif [ "$major" -ge 15 ]; then
+    echo macos15
+  else
+    fail "there is no archive for macOS $release, which is older than 15: build ml from its sources"
+  fi
+}
+
 case "$(uname -s) $(uname -m)" in
   'Linux x86_64') target=x86_64-unknown-linux-gnu ;;
   'Linux aarch64') target=aarch64-unknown-linux-gnu ;;
-  'Darwin arm64') target=aarch64-apple-darwin ;;
+  'Darwin arm64')
+    release=$(of_macos)
+    target=aarch64-apple-darwin-$release
+    ;;
   *) fail "there is no archive for $(uname -s) on $(uname -m): build ml from its sources" ;;
 esac
 name=ml-$version-$target${ML_VARIANT:+-$ML_VARIANT}

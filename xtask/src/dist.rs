@@ -8,6 +8,7 @@ pub mod needs;
 mod newcomer;
 mod options;
 mod packages;
+mod signing;
 
 use std::env;
 use std::fs;
@@ -15,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use mlx_build::{Goal, HOST, Mlx, PLATFORMS, Request, Source, Target, location, provision};
+use mlx_build::{
+    Goal, HOST, Mlx, PLATFORMS, Platform, Request, Source, Target, location, provision,
+};
 
 use crate::repository::{root, target_folder};
 use files::{copy, copy_all};
@@ -28,7 +31,8 @@ const PROGRAM: &str = "ml";
 pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let mlx = mlx(&options)?;
-    let name = options.name(env!("CARGO_PKG_VERSION"), HOST);
+    let wheel = Platform::find(PLATFORMS, options.variant, &Target::host()?)?;
+    let name = options::name(env!("CARGO_PKG_VERSION"), HOST, wheel);
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
     let staging = tempfile::tempdir_in(&options.out).context("cannot make a folder")?;
@@ -119,6 +123,7 @@ fn lay_out(folder: &Path, program: &Path, mlx: &Mlx) -> Result<()> {
     let ml = bin.join(PROGRAM);
     copy(program, &ml)?;
     copy_all(&mlx.lib_dir, &folder.join("lib"), &|path| !is_of_builds_alone(path))?;
+    signing::sign(folder)?;
     if mlx.lib_dir.join("libmlx.so").is_file() && has_kernel_headers(&mlx.include_dir) {
         // Kernels are compiled against them at run time.
         copy_all(&mlx.include_dir, &folder.join("include"), &|_| true)?;

@@ -194,3 +194,71 @@ fn installer(home: &Path, file: &Path) -> Result<()> {
     eprintln!("install.sh installs, refuses another archive, and takes all away");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(folder: &Path, name: &str, body: &str) {
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The archive that `install.sh` asks for on such a machine, or what it says.
+    fn asked(system: &str, machine: &str, macos: &str) -> Result<String, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = folder.path().join("tools");
+        fs::create_dir(&tools).unwrap();
+        let uname = format!("case $1 in -s) echo {system};; -m) echo {machine};; esac");
+        program(&tools, "uname", &uname);
+        program(&tools, "sw_vers", &format!("echo '{macos}'"));
+        program(&tools, "curl", "for last; do :; done; echo \"asked for $last\" >&2; exit 22");
+        let script = write_installer(folder.path(), "https://example.org").unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = Command::new("sh")
+            .arg(script)
+            .env_clear()
+            .env("PATH", format!("{}:{path}", tools.display()))
+            .env("ML_PREFIX", folder.path().join("prefix"))
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let start = format!("asked for https://example.org/ml-{}-", env!("CARGO_PKG_VERSION"));
+        let archive =
+            said.trim().strip_prefix(&start).and_then(|name| name.strip_suffix(".tar.gz"));
+        archive.map(str::to_owned).ok_or(said)
+    }
+
+    #[test]
+    fn install_sh_takes_the_archive_for_the_machine() {
+        for (system, machine, macos, archive) in [
+            ("Linux", "x86_64", "", "x86_64-unknown-linux-gnu"),
+            ("Linux", "aarch64", "", "aarch64-unknown-linux-gnu"),
+            ("Darwin", "arm64", "15", "aarch64-apple-darwin-macos15"),
+            ("Darwin", "arm64", "15.7.1", "aarch64-apple-darwin-macos15"),
+            ("Darwin", "arm64", "26.0", "aarch64-apple-darwin-macos15"),
+            ("Darwin", "arm64", "26.1.1", "aarch64-apple-darwin-macos15"),
+            ("Darwin", "arm64", "26.2", "aarch64-apple-darwin-macos26"),
+            ("Darwin", "arm64", "26.10", "aarch64-apple-darwin-macos26"),
+            ("Darwin", "arm64", "27.0", "aarch64-apple-darwin-macos26"),
+        ] {
+            let asked = asked(system, machine, macos);
+            assert_eq!(asked.as_deref(), Ok(archive), "{system} {machine} {macos}");
+        }
+    }
+
+    #[test]
+    fn install_sh_names_a_machine_that_has_no_archive() {
+        for (system, machine, macos, named) in [
+            ("Darwin", "arm64", "14.7", "no archive for macOS 14.7"),
+            ("Darwin", "arm64", "tahoe", "no release of macOS: tahoe"),
+            ("Darwin", "x86_64", "15.0", "no archive for Darwin on x86_64"),
+            ("FreeBSD", "amd64", "", "no archive for FreeBSD on amd64"),
+        ] {
+            let said = asked(system, machine, macos).unwrap_err();
+            assert!(said.starts_with("install.sh: ") && said.contains(named), "{said}");
+        }
+    }
+}

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use mlx_build::Variant;
 use mlx_build::build_script::variant_from_env;
 use mlx_build::location::cache_of_workspace;
+use mlx_build::{Platform, Variant};
 
 use crate::repository::root;
 
@@ -49,19 +49,22 @@ impl Options {
         }
         Ok(options)
     }
+}
 
-    /// The archive's name, without its end.
-    pub fn name(&self, version: &str, triple: &str) -> String {
-        let variant = match self.variant {
-            Variant::Cuda => "-cuda",
-            _ => "",
-        };
-        format!("ml-{version}-{triple}{variant}")
-    }
+/// The name of an archive with the MLX of this wheel, without its end.
+pub fn name(version: &str, triple: &str, wheel: &Platform) -> String {
+    let kind = match wheel.variant {
+        Variant::Cpu => String::new(),
+        Variant::Cuda => "-cuda".to_owned(),
+        Variant::Metal => format!("-macos{}", wheel.min_os.major),
+    };
+    format!("ml-{version}-{triple}{kind}")
 }
 
 #[cfg(test)]
 mod tests {
+    use mlx_build::PLATFORMS;
+
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options> {
@@ -71,14 +74,16 @@ mod tests {
 
     #[test]
     fn names_tell_the_version_the_machine_and_what_is_not_usual() {
-        let usual = parse(&[]).unwrap();
-        assert_eq!(
-            usual.name("1.2.3", "x86_64-unknown-linux-gnu"),
-            "ml-1.2.3-x86_64-unknown-linux-gnu"
-        );
+        let names: Vec<String> =
+            PLATFORMS.iter().map(|wheel| name("1.2.3", "arm", wheel)).collect();
+        for (kind, count) in
+            [("", 2), ("-cuda", 2), ("-macos14", 1), ("-macos15", 1), ("-macos26", 1)]
+        {
+            let found = names.iter().filter(|name| **name == format!("ml-1.2.3-arm{kind}"));
+            assert_eq!(found.count(), count, "{kind}: {names:?}");
+        }
         let cuda = parse(&["--variant", "cuda", "--out", "x"]).unwrap();
-        assert_eq!(cuda.out, PathBuf::from("x"));
-        assert!(cuda.name("1", "t").ends_with("-cuda"));
+        assert_eq!((cuda.out, cuda.variant), (PathBuf::from("x"), Variant::Cuda));
     }
 
     #[test]

@@ -118,7 +118,9 @@ fn package(names: &[String], more: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::process::Command;
+    use std::io::Write;
+    use std::path::Path;
+    use std::process::{Command, Output, Stdio};
 
     use super::published;
     use crate::repository::root;
@@ -135,29 +137,78 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_formula_has_the_hash_of_each_archive() {
+    const TARGETS: [&str; 4] = [
+        "aarch64-apple-darwin-macos26",
+        "aarch64-apple-darwin-macos15",
+        "aarch64-unknown-linux-gnu",
+        "x86_64-unknown-linux-gnu",
+    ];
+
+    /// The end of `formula.sh` for the hashes in a folder.
+    fn formula(folder: &Path) -> Output {
+        let mut script = Command::new("sh");
+        script.arg(root().join("packaging/formula.sh"));
+        script.args(["1.2.3", "https://example.org/v1.2.3"]).arg(folder).output().unwrap()
+    }
+
+    fn whole_formula() -> String {
         let folder = tempfile::tempdir().unwrap();
-        let script = root().join("packaging/formula.sh");
-        let run = || {
-            let args = ["1.2.3", "https://example.org/v1.2.3"];
-            Command::new("sh").arg(&script).args(args).arg(folder.path()).output().unwrap()
-        };
-        let targets =
-            ["aarch64-apple-darwin", "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"];
-        for (hash, target) in targets.iter().enumerate() {
-            let failed = run();
+        for (hash, target) in TARGETS.iter().enumerate() {
+            let failed = formula(folder.path());
             assert!(!failed.status.success() && failed.stdout.is_empty(), "without {target}");
             let name = format!("ml-1.2.3-{target}.tar.gz");
             let text = format!("{hash:064}  {name}\n");
             fs::write(folder.path().join(format!("{name}.sha256")), text).unwrap();
         }
-        let text = String::from_utf8(run().stdout).unwrap();
-        for (hash, target) in targets.iter().enumerate() {
+        String::from_utf8(formula(folder.path()).stdout).unwrap()
+    }
+
+    #[test]
+    fn the_formula_has_the_hash_of_each_archive() {
+        let text = whole_formula();
+        for (hash, target) in TARGETS.iter().enumerate() {
             let url = format!(
                 "https://example.org/v1.2.3/ml-1.2.3-{target}.tar.gz\"\n      sha256 \"{hash:064}\""
             );
-            assert!(text.contains(&url), "{text}");
+            assert_eq!(text.matches(&url).count(), 1, "{text}");
+        }
+        // A Mac gets the archive that install.sh chooses for it.
+        let [newer, older] = [TARGETS[0], TARGETS[1]].map(|target| text.find(target).unwrap());
+        let choice = text.find("MacOS.full_version >= \"26.2\"").unwrap();
+        assert!(choice < newer && newer < older, "{text}");
+    }
+
+    #[test]
+    fn the_formula_is_ruby_with_a_service_and_all_blocks_ended() {
+        let text = whole_formula();
+        let mut open = Vec::new();
+        let mut texts = None;
+        for line in text.lines() {
+            let word = line.trim();
+            if let Some(end) = texts {
+                texts = (word != end).then_some(end);
+                continue;
+            }
+            texts = ["SH", "EOS"].into_iter().find(|end| word.ends_with(&format!("<<~{end}")));
+            let begins = ["class ", "def ", "if "].iter().any(|start| word.starts_with(start));
+            if begins || word.ends_with(" do") {
+                open.push(line.len() - word.len());
+            } else if word == "end" {
+                assert_eq!(open.pop(), Some(line.len() - word.len()), "{line}");
+            }
+        }
+        assert!(open.is_empty() && texts.is_none(), "{text}");
+        for block in
+            ["  service do\n    run opt_libexec/\"serve\"\n", "  on_macos do\n", "  test do\n"]
+        {
+            assert_eq!(text.matches(block).count(), 1, "{block}: {text}");
+        }
+        // Where there is a Ruby, it has the last word.
+        let ruby =
+            Command::new("ruby").arg("-c").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        if let Ok(mut ruby) = ruby {
+            ruby.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            assert!(ruby.wait().unwrap().success(), "{text}");
         }
     }
 }
