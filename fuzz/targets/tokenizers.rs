@@ -1,5 +1,5 @@
-//! The files of a tokenizer: each input is a `tokenizer.json`, or a `tokenizer_config.json` beside
-//! a whole one.
+//! The files of a tokenizer: each input is a `tokenizer.json` or a file in another form, or a
+//! `tokenizer_config.json` beside a whole one.
 #![no_main]
 
 use std::borrow::Cow;
@@ -11,10 +11,17 @@ use libfuzzer_sys::fuzz_target;
 /// A tokenizer that goes with a `tokenizer_config.json`.
 const WHOLE: &[u8] =
     include_bytes!("../../crates/inference-text/tests/fixtures/tokenizers/smol/tokenizer.json");
+/// A model of SentencePiece that goes with one.
+const PIECES: &[u8] =
+    include_bytes!("../../crates/inference-text/tests/fixtures/conversions/bpe_whole.model");
+/// The names of the files, by what is read of them.
+const NAMES: [&str; 5] =
+    ["tokenizer.json", "tokenizer.model", "tiktoken.model", "qwen.tiktoken", "tekken.json"];
 const TEXT: &str = "The quick brown fox <|im_end|> über 12345 \u{1f98a}\n\n  jumps\0";
 
 /// Files in memory.
 struct InMemory<'a> {
+    name: &'static str,
     tokenizer: &'a [u8],
     config: Option<&'a [u8]>,
 }
@@ -26,7 +33,7 @@ impl Files for InMemory<'_> {
 
     fn read(&self, name: &str, limit: u64) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
         let bytes = match name {
-            "tokenizer.json" => Some(self.tokenizer),
+            name if name == self.name => Some(self.tokenizer),
             "tokenizer_config.json" => self.config,
             _ => None,
         };
@@ -44,10 +51,10 @@ impl Files for InMemory<'_> {
 }
 
 fuzz_target!(init: fuzz::end_at_a_panic(), |bytes: &[u8]| {
-    for files in [
-        InMemory { tokenizer: bytes, config: None },
-        InMemory { tokenizer: WHOLE, config: Some(bytes) },
-    ] {
+    let alone = NAMES.map(|name| InMemory { name, tokenizer: bytes, config: None });
+    let beside = [("tokenizer.json", WHOLE), ("tokenizer.model", PIECES)]
+        .map(|(name, tokenizer)| InMemory { name, tokenizer, config: Some(bytes) });
+    for files in alone.into_iter().chain(beside) {
         let Ok(tokenizer) = Tokenizer::from_files(&files) else { continue };
         let _ = ChatFormat::from_files(&files, &tokenizer, "qwen3");
         if let Ok(ids) = tokenizer.encode(TEXT, AddSpecial::Prompt) {

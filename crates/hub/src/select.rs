@@ -28,6 +28,17 @@ const TEXTS: [&str; 14] = [
     "processor_config.json",
     "adapter_config.json",
 ];
+/// A tokenizer in one file, and the other forms, which are needed where that is not there.
+const TOKENIZER: &str = "tokenizer.json";
+const OTHER_TOKENIZERS: [&str; 7] = [
+    "tekken.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model.v3",
+    "tokenizer.model.v7",
+    "tiktoken.model",
+    "qwen.tiktoken",
+];
 /// Further texts of embedding models: the list of their modules, prompts and limits.
 const MODULES: &str = "modules.json";
 const EMBEDDING_TEXTS: [&str; 3] =
@@ -86,10 +97,12 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
         let lacks = || Error::NoWeights { name: name.to_string(), found: others(listing) };
         return in_gguf(name, listing)?.ok_or_else(lacks);
     }
+    let has_tokenizer = listing.files.iter().any(|file| file.path == TOKENIZER);
     let has_modules = listing.files.iter().any(|file| file.path == MODULES);
     let is_text = |file: &&Listed| {
         let path = &*file.path;
         TEXTS.contains(&path)
+            || !has_tokenizer && OTHER_TOKENIZERS.contains(&path)
             || has_index && path == INDEX
             || has_modules && (EMBEDDING_TEXTS.contains(&path) || is_of_module(path))
     };
@@ -273,6 +286,16 @@ mod tests {
         );
         let without: Vec<_> = paths.into_iter().filter(|path| *path != "modules.json").collect();
         assert_eq!(chosen(&without, None).unwrap(), ["config.json", "model.safetensors"]);
+    }
+
+    #[test]
+    fn tokenizers_in_other_forms_come_where_there_is_none_in_one_file() {
+        let others = ["qwen.tiktoken", "spiece.model", "tekken.json", "tokenizer.model"];
+        let without = [&others[..], &["model.safetensors"]].concat();
+        assert_eq!(chosen(&without, None).unwrap(), without);
+        let with = [&others[..], &["tokenizer.json", "model.safetensors"]].concat();
+        let taken = ["tokenizer.model", "tokenizer.json", "model.safetensors"];
+        assert_eq!(chosen(&with, None).unwrap(), taken);
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct ModelInfo {
     pub special_tokens: Vec<SpecialToken>,
     /// Parts of the checkpoint that are not used, such as `audio tower`.
     pub unused_parts: Vec<String>,
+    /// The tokenizer's kind and its file, such as ``BPE (`tokenizer.json`)``; empty where it is
+    /// unknown.
+    pub tokenizer: String,
     /// The origin of the chat format: a file of the checkpoint, or a known family's format.
     pub chat_template: String,
     /// The limits of pictures; `None` where the model does not see.

@@ -4,6 +4,7 @@
 //! is given here so that it takes one token at a time, and hands on what can no
 //! longer change.
 
+use crate::byte_spelling::spelled_bytes;
 use crate::tokenizer::guarded;
 use serde_json::Value as Json;
 use std::collections::VecDeque;
@@ -176,29 +177,10 @@ pub(crate) fn fallback_byte(token: &str) -> Option<u8> {
     u8::from_str_radix(hex, 16).ok()
 }
 
-/// The bytes that a token spells as GPT-2 does. One with a character outside of the spelling stands
-/// for itself.
-pub(crate) fn spelled_bytes(token: &str) -> Vec<u8> {
-    let spelled = token.chars().map(spelled_byte).collect::<Option<Vec<u8>>>();
-    spelled.unwrap_or_else(|| token.as_bytes().to_vec())
-}
-
 fn end_run(run: &mut Vec<u8>, out: &mut Vec<String>) {
     match String::from_utf8(std::mem::take(run)) {
         Ok(text) => out.push(text),
         Err(err) => out.push("\u{fffd}".repeat(err.as_bytes().len())),
-    }
-}
-
-/// GPT-2 spells printable Latin-1 bytes as themselves and the other 68 as U+0100 and up.
-fn spelled_byte(c: char) -> Option<u8> {
-    let printable = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    match c as u32 {
-        b if printable(b) => Some(b as u8),
-        n @ 0x100..=0x143 => {
-            (0..256u32).filter(|&b| !printable(b)).nth(n as usize - 0x100).map(|b| b as u8)
-        }
-        _ => None,
     }
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::TextError;
 use crate::json::standard_json;
 
-/// The largest published tokenizer.json has 35 MB.
-const MAX_TOKENIZER: u64 = 128 << 20;
+/// The bytes of a tokenizer, at most; the largest published tokenizer.json has 35 MB.
+pub(crate) const MAX_TOKENIZER: u64 = 128 << 20;
 const MAX_CONFIG: u64 = 16 << 20;
 
 /// The files of a model, by name: those of a folder, or others that a backend has.
@@ -78,7 +78,7 @@ impl Files for Folder<'_> {
 }
 
 /// Reads a file that may be absent.
-fn read_optional(
+pub(crate) fn read_optional(
     dir: &dyn Files,
     name: &str,
     limit: u64,
@@ -90,38 +90,28 @@ fn read_optional(
     })
 }
 
-/// The text of tokenizer.json, which must be there.
-pub(crate) fn read_tokenizer(dir: &dyn Files) -> Result<Cow<'static, [u8]>, TextError> {
+/// The text of tokenizer.json, `None` where there is none.
+pub(crate) fn read_tokenizer(dir: &dyn Files) -> Result<Option<Cow<'static, [u8]>>, TextError> {
     const NAME: &str = "tokenizer.json";
-    let path = || dir.path(NAME);
-    let Some(bytes) = read_optional(dir, NAME, MAX_TOKENIZER)? else {
-        return Err(TextError::Missing { path: path(), remedy: remedy(dir) });
-    };
-    let length = utf8_text(&bytes).map_err(|error| invalid(&path(), error.to_string()))?.len();
+    let Some(bytes) = read_optional(dir, NAME, MAX_TOKENIZER)? else { return Ok(None) };
+    let length = utf8_text(&bytes);
+    let length = length.map_err(|error| invalid(&dir.path(NAME), error.to_string()))?.len();
     let mark = bytes.len() - length;
-    Ok(match bytes {
+    Ok(Some(match bytes {
         whole if mark == 0 => whole,
         Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[mark..]),
         Cow::Owned(bytes) => Cow::Owned(bytes[mark..].to_vec()),
-    })
+    }))
 }
 
-/// Advice where there is no tokenizer.json, by the files that are there in its place.
-fn remedy(dir: &dyn Files) -> String {
+/// The error where there is no tokenizer, with advice by the files that are there in its place.
+pub(crate) fn no_tokenizer(dir: &dyn Files) -> TextError {
     const SAVE: &str = "write it with transformers: \
                         `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`";
     const TAKE: &str = "take it from the model's repository, or from a conversion of the model \
                         that has it";
-    const KINDS: [(&str, &str, &str); 14] = [
-        ("tokenizer.model", "SentencePiece", SAVE),
-        ("spiece.model", "SentencePiece", SAVE),
-        ("sentencepiece.bpe.model", "SentencePiece", SAVE),
+    const KINDS: [(&str, &str, &str); 6] = [
         ("spm.model", "SentencePiece", SAVE),
-        ("tokenizer.model.v3", "SentencePiece", TAKE),
-        ("tekken.json", "Mistral's tekken", TAKE),
-        ("tokenizer.model.v7", "SentencePiece", TAKE),
-        ("tiktoken.model", "tiktoken", TAKE),
-        ("qwen.tiktoken", "tiktoken", TAKE),
         ("tokenizer.tiktoken", "tiktoken", TAKE),
         ("o200k_base.tiktoken", "tiktoken", TAKE),
         ("cl100k_base.tiktoken", "tiktoken", TAKE),
@@ -130,12 +120,13 @@ fn remedy(dir: &dyn Files) -> String {
     ];
     // Nothing is read: a file of any size is there, whatever else is wrong with it.
     let is_there = |name: &str| !matches!(dir.read(name, 0), Ok(None));
-    match KINDS.iter().find(|(name, ..)| is_there(name)) {
+    let remedy = match KINDS.iter().find(|(name, ..)| is_there(name)) {
         Some((name, kind, remedy)) => {
             format!("`{name}` ({kind}) is there, which is not read; {remedy}")
         }
         None => TAKE.to_owned(),
-    }
+    };
+    TextError::Missing { path: dir.path("tokenizer.json"), remedy }
 }
 
 /// The text of a file that may be absent, without a byte order mark.

@@ -6,7 +6,7 @@ use crate::marks::ControlTokens;
 use crate::normalizer::Growth;
 use crate::pipeline::PlainPipeline;
 
-/// A tokenizer.json with the configs beside it.
+/// A tokenizer with the configs beside it.
 pub(crate) struct Inner {
     pub tokenizer: tokenizers::Tokenizer,
     pub plain: PlainPipeline,
@@ -16,4 +16,6 @@ pub(crate) struct Inner {
     pub named: Vec<(&'static str, String)>,
     pub eos_ids: BTreeSet<u32>,
     pub special_ids: BTreeSet<u32>,
+    /// The model's kind and the name of its file.
+    pub kind: String,
 }

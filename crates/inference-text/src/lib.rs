@@ -12,8 +12,11 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod around;
+mod byte_spelling;
 mod chat;
 pub mod constraint;
+mod conversion;
 mod decoder_steps;
 mod detokenizer;
 mod error;
@@ -27,12 +30,14 @@ mod normalizer;
 pub mod panics;
 mod pipeline;
 mod reasoning;
+mod source;
 mod special_tokens;
 mod stop;
 mod token_bytes;
 mod tokenizer;
 
 pub use chat::{ChatFormat, ChatInput, ChatTemplate, Effort, LocalTime, Rendered};
+pub use conversion::other_tokenizers;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
 pub use files::{Files, Folder, ReadError};

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, ModelWrapper};
 
 use crate::inner::Inner;
 use crate::marks::ControlTokens;
 use crate::normalizer::{Growth, TooMuch};
 use crate::pipeline::PlainPipeline;
+use crate::source::Source;
 use crate::special_tokens::{SpecialTokens, TokenFlags, TokenSpec};
 
 /// Added tokens of one tokenizer, at most: each takes some 2 KiB in what finds them in a text.
@@ -21,10 +22,11 @@ const MAX_NORMALIZED_TOKENS: usize = 16 << 20;
 /// # Errors
 /// Bytes that are no tokenizer; a normalizer that multiplies its added tokens.
 pub(crate) fn build(
-    bytes: &[u8],
+    source: &Source,
     specials: &SpecialTokens,
     mut eos_ids: BTreeSet<u32>,
 ) -> Result<Inner, String> {
+    let bytes = &*source.bytes;
     let growth = growth(bytes, specials)?;
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?;
     tokenizer.with_padding(None);
@@ -35,6 +37,11 @@ pub(crate) fn build(
     }
     let named: Vec<_> =
         specials.named.iter().map(|(name, spec)| (*name, spec.content.clone())).collect();
+    if let Some(around) = source.around {
+        let around = around.processor(&named, |token| tokenizer.token_to_id(token))?;
+        tokenizer.with_post_processor(Some(around));
+    }
+    let kind = kind(source, tokenizer.get_model());
     let eos = named.iter().find(|(name, _)| *name == "eos_token");
     eos_ids.extend(eos.and_then(|(_, token)| tokenizer.token_to_id(token)));
     let vocabulary = tokenizer.get_added_vocabulary();
@@ -46,7 +53,19 @@ pub(crate) fn build(
         .collect();
     let control = ControlTokens::new(vocabulary)?;
     let plain = PlainPipeline::new(&tokenizer, &control)?;
-    Ok(Inner { tokenizer, plain, control, growth, named, eos_ids, special_ids })
+    Ok(Inner { tokenizer, plain, control, growth, named, eos_ids, special_ids, kind })
+}
+
+/// The kind of a tokenizer and the file that it comes from.
+fn kind(source: &Source, model: &ModelWrapper) -> String {
+    let kind = match model {
+        _ if !source.kind.is_empty() => source.kind,
+        ModelWrapper::BPE(_) => "BPE",
+        ModelWrapper::WordPiece(_) => "WordPiece",
+        ModelWrapper::WordLevel(_) => "words",
+        ModelWrapper::Unigram(_) => "unigram",
+    };
+    format!("{kind} (`{}`)", source.file)
 }
 
 /// The normalizer's steps, checked against the added tokens, which the library normalizes as it

@@ -1,6 +1,7 @@
 //! The bytes that each token adds to a text, for what looks at text below characters: constraints.
 
-use crate::decoder_steps::{Step, decode_at, fallback_byte, spelled_bytes, steps_of};
+use crate::byte_spelling::spelled_bytes;
+use crate::decoder_steps::{Step, decode_at, fallback_byte, steps_of};
 use crate::{TextError, Tokenizer};
 
 /// The bytes of every token, by its id; empty where an id adds no text.

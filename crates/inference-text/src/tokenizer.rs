@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::TextError;
+use crate::conversion::converted;
 use crate::files::{self, Files, Folder};
 use crate::inner::Inner;
 use crate::load::{self, build};
 use crate::normalizer::TooMuch;
 use crate::panics::caught;
+use crate::source::Source;
 use crate::special_tokens;
 
 /// Bytes of text that are tokenized in one call. At 0.4 µs a byte this is some three seconds.
@@ -55,7 +57,7 @@ impl std::fmt::Debug for Tokenizer {
 impl Tokenizer {
     /// Loads tokenizer.json, tokenizer_config.json and special_tokens_map.json of a model folder,
     /// and the EOS ids from its generation_config.json and config.json. Only the first must be
-    /// there.
+    /// there, or in its place a model of SentencePiece, tiktoken's ranks or Mistral's tekken.json.
     ///
     /// ```no_run
     /// use inference_text::{AddSpecial, Tokenizer};
@@ -76,15 +78,19 @@ impl Tokenizer {
     /// # Errors
     /// Whatever is wrong with a file, with its name.
     pub fn from_files(dir: &dyn Files) -> Result<Tokenizer, TextError> {
-        let path = dir.path("tokenizer.json");
-        let bytes = files::read_tokenizer(dir)?;
-        let config = files::read_object(dir, "tokenizer_config.json")?.unwrap_or_default();
-        let specials = special_tokens::special_tokens(dir, &config)?;
+        let mut config = files::read_object(dir, "tokenizer_config.json")?.unwrap_or_default();
+        let mut source = match files::read_tokenizer(dir)? {
+            Some(bytes) => Source::json(bytes),
+            None => converted(dir, &mut config)?.ok_or_else(|| files::no_tokenizer(dir))?,
+        };
+        let path = dir.path(source.file);
+        let mut specials = special_tokens::special_tokens(dir, &config)?;
+        source.complete(&mut specials);
         let eos_ids = special_tokens::eos_ids(dir)?;
         // The crate is not written for hostile files: some make it panic.
-        let built = caught(|| build(&bytes, &specials, eos_ids));
+        let built = caught(|| build(&source, &specials, eos_ids));
         let inner = built
-            .unwrap_or_else(|| Err(load::why_it_failed(&bytes)))
+            .unwrap_or_else(|| Err(load::why_it_failed(&source.bytes)))
             .map_err(|reason| files::invalid(&path, reason))?;
         Ok(Tokenizer { inner: Arc::new(inner) })
     }
@@ -150,6 +156,11 @@ impl Tokenizer {
         let skip = skip_special == SkipSpecial::Yes;
         guarded(|| self.inner.tokenizer.decode(ids, skip).map_err(|err| err.to_string()))
             .map_err(TextError::Decode)
+    }
+
+    /// The tokenizer's kind and the file that it was read from: ``BPE (`tokenizer.json`)``.
+    pub fn kind(&self) -> &str {
+        &self.inner.kind
     }
 
     /// The token of an id as the vocabulary spells it (`Ġthe`, `▁the`, `<|im_end|>`).

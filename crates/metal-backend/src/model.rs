@@ -109,6 +109,7 @@ impl Text {
         }
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.special_tokens = special_tokens(&self.tokenizer);
+        info.tokenizer = self.tokenizer.kind().to_owned();
         info.chat_template = self.chat.source();
         let reason = constraint::refusal(&self.tokenizer, &info.eos_token_ids, info.vocab_size);
         refused.extend(reason.map(|reason| (Feature::Constraint, reason)));

@@ -186,6 +186,7 @@ pub struct Facts {
     device: String,
     /// Parts of the checkpoint that the model does not use.
     unused_parts: Vec<String>,
+    tokenizer: String,
     chat_template: String,
     eos_token_ids: Vec<u32>,
     special_tokens: Vec<Special>,
@@ -237,6 +238,7 @@ impl From<&ModelInfo> for Facts {
             dtype: info.dtype.clone(),
             device: info.device.clone(),
             unused_parts: info.unused_parts.clone(),
+            tokenizer: info.tokenizer.clone(),
             chat_template: info.chat_template.clone(),
             eos_token_ids: info.eos_token_ids.clone(),
             special_tokens: info.special_tokens.iter().map(Special::from).collect(),
@@ -323,6 +325,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("context", format!("{} tokens", info.context_length)),
         ("KV cache", kv_cache(info.kv_bytes_per_token)),
         ("left aside", unused),
+        ("tokenizer", info.tokenizer.clone()),
         ("chat template", info.chat_template.clone()),
     ];
     let mut text: String =
@@ -397,6 +400,7 @@ mod tests {
                 token("reasoning", 7, "<think>"),
             ],
             unused_parts: vec!["vision tower".into(), "MTP layers".into()],
+            tokenizer: "tiktoken (`qwen.tiktoken`)".into(),
             chat_template: "chat_template.jinja".into(),
             ..ModelInfo::default()
         };

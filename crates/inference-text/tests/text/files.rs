@@ -83,11 +83,8 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
 #[test]
 fn a_tokenizer_of_another_kind_is_named_with_what_to_do() {
     for (file, kind, remedy) in [
-        ("tokenizer.model", "SentencePiece", "save_pretrained"),
-        ("spiece.model", "SentencePiece", "save_pretrained"),
-        ("tekken.json", "tekken", "conversion"),
-        ("qwen.tiktoken", "tiktoken", "conversion"),
-        ("tiktoken.model", "tiktoken", "conversion"),
+        ("spm.model", "SentencePiece", "save_pretrained"),
+        ("tokenizer.tiktoken", "tiktoken", "conversion"),
         ("vocab.json", "BPE", "save_pretrained"),
         ("vocab.txt", "WordPiece", "save_pretrained"),
     ] {

@@ -1,6 +1,7 @@
 //! Tokenizers, templates, constraints and answers, by files and by goldens.
 #![allow(clippy::unwrap_used, reason = "a fixture that fails is a test that fails")]
 
+mod conversions;
 mod detokenizer;
 mod files;
 mod formats;

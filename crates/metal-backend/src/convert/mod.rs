@@ -202,7 +202,9 @@ fn copy_others(files: &ModelFiles, source: &Path, folder: &Path) -> Result<()> {
     }
     for name in files.names()? {
         let is_named = KINDS.iter().any(|end| name.ends_with(end))
-            || ["LICENSE", "LICENCE", "NOTICE"].iter().any(|start| name.starts_with(start));
+            || ["LICENSE", "LICENCE", "NOTICE", "tokenizer.model."]
+                .iter()
+                .any(|start| name.starts_with(start));
         let is_written =
             name == "config.json" || name == "README.md" || name.ends_with(".index.json");
         let from = source.join(&name);

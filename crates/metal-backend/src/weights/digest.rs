@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use inference_text::{Files, other_tokenizers};
 use sha2::{Digest, Sha256};
 
 use super::adapter::Adapter;
@@ -23,7 +24,12 @@ use crate::files::ModelFiles;
 const PLACES: u64 = 8;
 const WORDS: u64 = 128;
 /// Files beside the weights that decide what a model computes.
-const FILES: [&str; 3] = ["config.json", "tokenizer.json", "generation_config.json"];
+const FILES: [&str; 3] = ["config.json", TOKENIZER, "generation_config.json"];
+const TOKENIZER: &str = "tokenizer.json";
+/// The config by which a tokenizer in another form is read.
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// A tokenizer in another form, at most.
+const MAX_TOKENIZER: u64 = 128 << 20;
 /// Bytes of a file that one thread digests at a time.
 const PIECE: u64 = 8 << 20;
 /// The most threads that digest a file: disks give no more from here on.
@@ -70,6 +76,15 @@ impl Checkpoint {
         for name in FILES {
             digest.update(name);
             digest.update(self.files.text(name)?.unwrap_or_default());
+        }
+        if !self.files.exists(TOKENIZER) {
+            for name in other_tokenizers().chain([TOKENIZER_CONFIG]) {
+                // What cannot be read is told where it is used.
+                if let Ok(Some(bytes)) = self.files.read(name, MAX_TOKENIZER) {
+                    digest.update(name);
+                    digest.update(Sha256::digest(&bytes));
+                }
+            }
         }
         Ok(digest)
     }

@@ -79,10 +79,8 @@ fn what_published_folders_have_beside_a_model_changes_no_answer() {
 #[test]
 fn a_folder_that_lacks_a_tokenizer_is_told_what_to_do_with_the_one_that_is_there() {
     for (file, kind) in [
-        ("tokenizer.model", "SentencePiece"),
-        ("spiece.model", "SentencePiece"),
-        ("tekken.json", "tekken"),
-        ("qwen.tiktoken", "tiktoken"),
+        ("spm.model", "SentencePiece"),
+        ("tokenizer.tiktoken", "tiktoken"),
         ("vocab.json", "merges.txt"),
     ] {
         let mut checkpoint = Checkpoint::qwen3().file(file, "x");
