@@ -1,4 +1,5 @@
-//! Files of weights: each input is one, beside a config and a tokenizer that fit.
+//! Files of weights: each input is one, of safetensors or of torch, beside a config and a tokenizer
+//! that fit.
 #![no_main]
 
 use fuzz::{CONFIG, TOKENIZER};
@@ -6,6 +7,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: fuzz::end_at_a_panic(), |bytes: &[u8]| {
     let files = [("config.json", CONFIG), ("tokenizer.json", TOKENIZER)];
-    let folder = fuzz::folder(&[files[0], files[1], ("model.safetensors", bytes)]);
-    fuzz::use_model(folder.path());
+    for name in ["model.safetensors", "pytorch_model.bin"] {
+        let folder = fuzz::folder(&[files[0], files[1], (name, bytes)]);
+        fuzz::use_model(folder.path());
+    }
 });

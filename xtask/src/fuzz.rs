@@ -24,12 +24,17 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
 const BOUNDS: [&str; 3] = ["-timeout=120", "-rss_limit_mb=2048", "-max_len=65536"];
 /// Files of the repository that are inputs of a target beside those of `fuzz/seeds`: a folder, and
 /// the names that count; all of them where none is named.
-const FIXTURES: [(&str, &str, &[&str]); 3] = [
+const FIXTURES: [(&str, &str, &[&str]); 4] = [
     ("pictures", "crates/pictures/tests/fixtures/files", &[]),
     (
         "tokenizers",
         "crates/inference-text/tests/fixtures/tokenizers",
         &["tokenizer.json", "tokenizer_config.json"],
+    ),
+    (
+        "safetensors",
+        "crates/metal-backend/tests/fixtures/pickled/shards",
+        &["pytorch_model-00002-of-00002.bin"],
     ),
     (
         "tokenizers",

@@ -94,7 +94,9 @@ fn question(name: &Name, files: &[Planned], memory: Option<u64>) -> (String, boo
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
     let missing = sum(&mut files.iter().map(|file| file.size - file.present));
     let is_weights = |file: &&Planned| {
-        [".safetensors", ".gguf"].iter().any(|end| file.path.to_ascii_lowercase().ends_with(end))
+        [".safetensors", ".gguf", ".bin"]
+            .iter()
+            .any(|end| file.path.to_ascii_lowercase().ends_with(end))
     };
     let weights = sum(&mut files.iter().filter(is_weights).map(|file| file.size));
     let fits = memory.is_none_or(|memory| weights <= memory);

@@ -237,11 +237,14 @@ pub(crate) fn missing(snapshot: &Path) -> Vec<String> {
         missing.push("config.json".to_owned());
     }
     missing.extend(gguf::lacking(paths()));
-    // The index of the model, and those of a pipeline's components.
-    let indexes = files_below(snapshot);
-    let indexes = indexes
-        .iter()
-        .filter(|file| file.to_str().is_some_and(|path| path.ends_with(".safetensors.index.json")));
+    // The index of the model, and those of a pipeline's components. That of pickled weights counts
+    // where there are no others.
+    let files = files_below(snapshot);
+    let ends = |file: &Path, end: &str| file.to_str().is_some_and(|path| path.ends_with(end));
+    let has_safetensors = files.iter().any(|file| ends(file, ".safetensors"));
+    let indexes = files.iter().filter(|file| {
+        ends(file, ".safetensors.index.json") || !has_safetensors && ends(file, ".bin.index.json")
+    });
     for path in indexes.filter(|path| path.is_file()) {
         let folder = path.parent().unwrap_or(snapshot);
         let lacking = index::lacking(path, folder);

@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// The repository has no weights that can be read.
     #[error(
-        "{name} has no .safetensors or .gguf files of a model{found}: choose a repository with safetensors, such as a conversion by \
+        "{name} has no .safetensors or .gguf files of a model, nor pytorch_model*.bin{found}: choose a repository with safetensors, such as a conversion by \
          mlx-community"
     )]
     NoWeights {

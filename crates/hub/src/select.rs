@@ -66,6 +66,10 @@ const WEIGHTS: [&str; 2] = ["model", "weight"];
 /// A model's weights where they are one file.
 const WHOLE: &str = "model.safetensors";
 
+/// The beginning and the end of the names of weights that `torch.save` wrote, and their index.
+const PICKLED: [&str; 2] = ["pytorch_model", ".bin"];
+const PICKLED_INDEX: &str = "pytorch_model.bin.index.json";
+
 /// The files of `listing` that are needed, texts first; `index` is the content of [`INDEX`] where
 /// it is listed. It is left out where it names what is not listed, and there are weights without
 /// it.
@@ -83,7 +87,7 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
     }
     let shards = index.map(|index| shards(listing, index));
     let has_index = matches!(shards, Some(Ok(_)));
-    let weights = match shards {
+    let mut weights = match shards {
         Some(Ok(shards)) => shards,
         Some(Err(reason)) => match whole_or_all(listing) {
             none if none.is_empty() => {
@@ -94,16 +98,23 @@ pub fn needed(name: &Name, listing: &Listing, index: Option<&[u8]>) -> Result<Ve
         None => unindexed(listing),
     };
     if weights.is_empty() {
-        let lacks = || Error::NoWeights { name: name.to_string(), found: others(listing) };
-        return in_gguf(name, listing)?.ok_or_else(lacks);
+        if let Some(files) = in_gguf(name, listing)? {
+            return Ok(files);
+        }
+        weights = pickled(listing);
+        if weights.is_empty() {
+            return Err(Error::NoWeights { name: name.to_string(), found: others(listing) });
+        }
     }
     let has_tokenizer = listing.files.iter().any(|file| file.path == TOKENIZER);
     let has_modules = listing.files.iter().any(|file| file.path == MODULES);
+    let is_pickled = weights.iter().any(|file| file.path.ends_with(PICKLED[1]));
     let is_text = |file: &&Listed| {
         let path = &*file.path;
         TEXTS.contains(&path)
             || !has_tokenizer && OTHER_TOKENIZERS.contains(&path)
             || has_index && path == INDEX
+            || is_pickled && path == PICKLED_INDEX
             || has_modules && (EMBEDDING_TEXTS.contains(&path) || is_of_module(path))
     };
     let texts = listing.files.iter().filter(is_text).cloned();
@@ -209,6 +220,19 @@ fn unindexed(listing: &Listing) -> Vec<Listed> {
     });
     let adapters = std::iter::once_with(|| those(&|path| ADAPTERS.contains(&path)));
     named.chain(adapters).find(|files| !files.is_empty()).unwrap_or_default()
+}
+
+/// The weights that `torch.save` wrote, which count where there are no others: one file of all
+/// before its parts.
+fn pickled(listing: &Listing) -> Vec<Listed> {
+    let [start, end] = PICKLED;
+    let is_one = |file: &&Listed| {
+        let path = &*file.path;
+        path.starts_with(start) && path.ends_with(end) && !path.contains('/')
+    };
+    let files: Vec<Listed> = listing.files.iter().filter(is_one).cloned().collect();
+    let whole = files.iter().find(|file| file.path == PICKLED.concat()).cloned();
+    whole.map_or(files, |whole| vec![whole])
 }
 
 /// ` but model.pth, x.bin`, for the error.
@@ -347,12 +371,29 @@ mod tests {
     fn a_repository_without_safetensors_is_told_with_what_it_has() {
         let error = chosen(&["config.json", "model.pth"], None).unwrap_err().to_string();
         assert!(
-            error.contains("has no .safetensors or .gguf files of a model, but model.pth"),
+            error.contains("has no .safetensors or .gguf files of a model, nor pytorch_model*.bin, but model.pth"),
             "{error}"
         );
         assert_eq!(chosen(&["config.json", "x-q4.gguf"], None).unwrap(), ["x-q4.gguf"]);
         let adapter = ["adapter_config.json", "adapters.safetensors"];
         assert_eq!(chosen(&adapter, None).unwrap(), adapter);
+    }
+
+    #[test]
+    fn pickled_weights_come_where_there_are_no_others() {
+        let index = "pytorch_model.bin.index.json";
+        let parts =
+            ["config.json", index, "pytorch_model-00001-of-2.bin", "pytorch_model-00002-of-2.bin"];
+        assert_eq!(chosen(&parts, None).unwrap(), parts);
+        let whole =
+            ["config.json", "pytorch_model.bin", "training_args.bin", "x/pytorch_model.bin"];
+        assert_eq!(chosen(&whole, None).unwrap(), whole[..2]);
+        for other in ["model.safetensors", "x-q4.gguf"] {
+            let with = [&parts[..], &["pytorch_model.bin", other]].concat();
+            let found = chosen(&with, None).unwrap();
+            assert!(found.contains(&other.to_owned()), "{found:?}");
+            assert!(found.iter().all(|path| !path.contains("pytorch")), "{found:?}");
+        }
     }
 
     #[test]

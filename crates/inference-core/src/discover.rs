@@ -161,7 +161,11 @@ fn inspect(path: &Path, kind: ModelKind) -> Option<DiscoveredModel> {
         ModelKind::Text if folder_kind(path).is_none() => {
             gguf_sizes(&children(path)?.find(|path| is_gguf_model(path))?)?
         }
-        ModelKind::Text => weights(path, is_safetensors)?,
+        // Pickled weights count where there are no others, as at the load.
+        ModelKind::Text => match weights(path, is_safetensors)? {
+            none if none.is_empty() => weights(path, is_pickled)?,
+            sizes => sizes,
+        },
     };
     (!sizes.is_empty()).then(|| DiscoveredModel {
         path: path.to_owned(),
@@ -173,6 +177,11 @@ fn inspect(path: &Path, kind: ModelKind) -> Option<DiscoveredModel> {
 
 fn is_safetensors(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "safetensors")
+}
+
+fn is_pickled(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("pytorch_model") && name.ends_with(".bin")
 }
 
 /// The sizes of a folder's files of weights.

@@ -77,6 +77,7 @@ impl ModelFiles {
     /// Their format and the name that they have for the way of their weights.
     pub fn stored_as(&self) -> StoredAs {
         let (format, quantization) = match self {
+            ModelFiles::Folder(_) if !self.has_safetensors() => ("pytorch", ""),
             ModelFiles::Folder(_) | ModelFiles::Embedded(_) => ("safetensors", ""),
             ModelFiles::Gguf(file) => ("gguf", file.file_type.as_str()),
             ModelFiles::Random(_) => ("", ""),
@@ -137,6 +138,12 @@ impl ModelFiles {
                 files.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, bytes)| bytes)
             }
         }
+    }
+
+    /// Returns true where a file of safetensors is there. A folder that cannot be listed has some.
+    pub fn has_safetensors(&self) -> bool {
+        let names = self.names();
+        names.map_or(true, |names| names.iter().any(|name| name.ends_with(".safetensors")))
     }
 
     /// The names of all files, sorted.

@@ -57,8 +57,8 @@ pub struct RmArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Without a DIR, the models in the hub's cache are listed. A model folder has a config.json and at
-least one .safetensors file; a .gguf file is a model by itself. What cannot be used is listed with
-the reason.
+least one .safetensors file, or pytorch_model*.bin; a .gguf file is a model by itself. What cannot
+be used is listed with the reason.
 
 Examples:
   ml list

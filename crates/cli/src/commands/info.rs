@@ -182,6 +182,8 @@ pub struct Facts {
     context_length: usize,
     kv_bytes_per_token: u64,
     weight_bytes: u64,
+    /// The format of the files: `safetensors`, `gguf` or `pytorch`; empty where it is unknown.
+    weight_format: String,
     dtype: String,
     device: String,
     /// Parts of the checkpoint that the model does not use.
@@ -235,6 +237,7 @@ impl From<&ModelInfo> for Facts {
             context_length: info.context_length,
             kv_bytes_per_token: info.kv_bytes_per_token,
             weight_bytes: info.weight_bytes,
+            weight_format: info.stored_as.format.clone(),
             dtype: info.dtype.clone(),
             device: info.device.clone(),
             unused_parts: info.unused_parts.clone(),
@@ -279,6 +282,16 @@ pub fn quantization(info: &ModelInfo) -> String {
     }
 }
 
+/// The size of the weights and the format of their files.
+fn weights(info: &ModelInfo) -> String {
+    let size = bytes::human(info.weight_bytes);
+    match info.stored_as.format.as_str() {
+        "" => size,
+        "pytorch" => format!("{size}, pickled by PyTorch"),
+        format => format!("{size} in {format}"),
+    }
+}
+
 /// All ways with their parts of the packed weights.
 fn quantizations(info: &ModelInfo) -> String {
     if info.packings.len() < 2 {
@@ -320,7 +333,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("layers", format!("{} of width {}", info.num_layers, info.hidden_size)),
         ("vocabulary", info.vocab_size.to_string()),
         ("quantisation", quantizations(info)),
-        ("weights", bytes::human(info.weight_bytes)),
+        ("weights", weights(info)),
         ("computes in", format!("{} on {}", info.dtype, info.device)),
         ("context", format!("{} tokens", info.context_length)),
         ("KV cache", kv_cache(info.kv_bytes_per_token)),
@@ -364,7 +377,9 @@ fn by_role(tokens: &[SpecialToken]) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use inference_core::{Capabilities, Feature, ModelInfo, Packing, SpecialToken, Support};
+    use inference_core::{
+        Capabilities, Feature, ModelInfo, Packing, SpecialToken, StoredAs, Support,
+    };
     use serde_json::json;
 
     use super::{Description, quantization, text};
@@ -389,6 +404,7 @@ mod tests {
             context_length: 2048,
             num_parameters: 7_350_000,
             weight_bytes: 4 << 20,
+            stored_as: StoredAs { format: "pytorch".into(), ..StoredAs::default() },
             kv_bytes_per_token: 4096,
             dtype: "bf16".into(),
             device: "cpu".into(),
@@ -460,7 +476,7 @@ mod tests {
             "architecture   qwen3\n",
             "parameters     7.3M\n",
             "quantisation   4 bits in groups of 64\n",
-            "weights        4.0 MiB\n",
+            "weights        4.0 MiB, pickled by PyTorch\n",
             "KV cache       4.0 KiB per token\n",
             "left aside     vision tower, MTP layers\n",
             "special tokens\n  bos          1 <s>\n  eos          2 </s>, 0 <|end|>\n",

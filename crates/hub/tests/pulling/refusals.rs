@@ -68,7 +68,11 @@ fn a_list_that_cannot_be_read_is_no_model() {
     place.hub.heal();
     place.hub.add(NAME, &[("config.json", b"{}"), ("model.bin", b"x")]);
     let error = place.refused(NAME);
-    assert!(error.contains("has no .safetensors or .gguf files of a model, but"), "{error}");
+    assert!(
+        error
+            .contains("has no .safetensors or .gguf files of a model, nor pytorch_model*.bin, but"),
+        "{error}"
+    );
 }
 
 #[test]

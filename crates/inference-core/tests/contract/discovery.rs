@@ -52,6 +52,21 @@ fn a_model_has_a_config_and_at_least_one_safetensors_file() {
 }
 
 #[test]
+fn pickled_weights_are_those_of_a_folder_without_safetensors() {
+    let folder = Folder::new("pickled");
+    folder.file("parts/config.json", 2);
+    folder.file("parts/pytorch_model-00001-of-00002.bin", 10);
+    folder.file("parts/pytorch_model-00002-of-00002.bin", 20);
+    folder.file("parts/training_args.bin", 40);
+    folder.file("twice/config.json", 2);
+    folder.file("twice/pytorch_model.bin", 10);
+    folder.file("twice/model.safetensors", 7);
+    let found = discover(&folder.0).unwrap();
+    let sizes: Vec<_> = found.iter().map(|m| (m.num_files, m.weight_bytes)).collect();
+    assert_eq!(sizes, [(2, 30), (1, 7)]);
+}
+
+#[test]
 fn a_file_of_gguf_is_a_model_by_itself_and_so_is_a_folder_with_one_or_each_of_several() {
     let folder = Folder::new("gguf");
     folder.file("loose.gguf", 5);

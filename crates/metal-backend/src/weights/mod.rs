@@ -6,6 +6,7 @@ mod checkpoint;
 mod cut;
 mod digest;
 mod known_digests;
+mod pickled;
 mod random;
 mod shards;
 mod source;

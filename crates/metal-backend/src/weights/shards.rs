@@ -1,5 +1,7 @@
 //! Which files hold the weights of a model, whatever an index beside them says.
 //!
+//! Where no safetensors are in a folder, files that `torch.save` wrote hold them.
+//!
 //! A file's header says which tensors lie in it. An index only tells which files belong to the
 //! model: people copy folders whose index is that of another save, and the files themselves are
 //! right.
@@ -7,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
+use super::pickled;
 use super::source::TensorHeader;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
@@ -16,6 +19,9 @@ use crate::files::ModelFiles;
 const STEMS: [&str; 2] = ["model", "diffusion_pytorch_model"];
 /// Their beginning in earlier programs (`weights.00.safetensors`).
 const OLD_STEM: &str = "weight";
+/// The beginning and the end of the names of pickled weights, and their index.
+const PICKLED: [&str; 2] = ["pytorch_model", ".bin"];
+const PICKLED_INDEX: &str = "pytorch_model.bin.index.json";
 /// Beginnings of the names of files that hold something else.
 const OTHERS: [&str; 3] = ["adapter", "consolidated", "optimizer"];
 
@@ -35,7 +41,7 @@ impl ModelFiles {
         let files = self.weight_files(&index)?;
         let mut all: BTreeMap<String, TensorHeader> = BTreeMap::new();
         for name in &files {
-            for (tensor, found) in self.headers_in(name)? {
+            for (tensor, found) in self.headers_of(name)? {
                 let before = all.get(&tensor).map(TensorHeader::file);
                 let is_listed =
                     |file: &str| index.get(&tensor).is_some_and(|listed| listed == file);
@@ -52,7 +58,7 @@ impl ModelFiles {
         let mut of_others = BTreeMap::new();
         for name in self.names()?.iter().filter(|name| is_weights(name) && !files.contains(name)) {
             // What a model needs of a damaged one is missing then, and told by name.
-            for (tensor, found) in self.headers_in(name).unwrap_or_default() {
+            for (tensor, found) in self.headers_of(name).unwrap_or_default() {
                 if all.contains_key(&tensor) {
                     continue;
                 }
@@ -63,6 +69,16 @@ impl ModelFiles {
         }
         all.extend(of_others);
         Ok(all)
+    }
+
+    /// The headers of the tensors in one file of weights, of either form.
+    fn headers_of(&self, name: &str) -> Result<BTreeMap<String, TensorHeader>> {
+        match self {
+            ModelFiles::Folder(_) if pickled::is_named(name) => {
+                pickled::headers(&self.path(name), name)
+            }
+            _ => self.headers_in(name),
+        }
     }
 
     fn is_twice(&self, tensor: &str, name: &str) -> Error {
@@ -97,17 +113,19 @@ impl ModelFiles {
         let mut names = STEMS.map(|stem| format!("{stem}.safetensors.index.json")).into_iter();
         let first = names.next().unwrap_or_default();
         if self.exists(&first) {
-            first
-        } else {
-            names.find(|name| self.exists(name)).unwrap_or(first)
+            return first;
         }
+        let is_pickled = !self.has_safetensors() && self.exists(PICKLED_INDEX);
+        let pickled = is_pickled.then(|| PICKLED_INDEX.to_owned());
+        names.find(|name| self.exists(name)).or(pickled).unwrap_or(first)
     }
 
     /// The names of the files that hold the model.
     fn weight_files(&self, index: &Index) -> Result<Vec<String>> {
         let names = self.names()?;
         let listed: BTreeSet<&String> = index.values().filter(|name| self.exists(name)).collect();
-        let whole = names.iter().find(|name| is_whole(name));
+        let is_pickled_whole = |name: &str| name == PICKLED.concat() && !self.has_safetensors();
+        let whole = names.iter().find(|name| is_whole(name) || is_pickled_whole(name));
         if let Some(whole) = whole.filter(|whole| !listed.contains(whole)) {
             return Ok(vec![whole.clone()]);
         }
@@ -130,26 +148,34 @@ impl ModelFiles {
             is_safetensors(name) && !OTHERS.iter().any(|other| name.starts_with(other))
         })[..]
         {
+            [only] => return Ok(vec![only.clone()]),
+            [] => {}
+            _ => return Err(load(&self.folder(), LACK)),
+        }
+        let pickled = of(&is_pickled);
+        if !pickled.is_empty() {
+            return Ok(pickled);
+        }
+        let pickled =
+            of(&|name| name.ends_with(".pth") || name.ends_with(".pt") || name == "model.bin");
+        match &pickled[..] {
             [only] => Ok(vec![only.clone()]),
-            _ => Err(load(&self.folder(), no_weights(&names))),
+            [] => Err(load(&self.folder(), LACK)),
+            several => Err(load(
+                &self.folder(),
+                format!("{LACK}; `{}` is one of {} pickled ones", several[0], several.len()),
+            )),
         }
     }
 }
 
-/// The lack of weights among files of these `names`, with what can be done about it.
-fn no_weights(names: &[String]) -> String {
-    const PICKLED: [&str; 3] = [".bin", ".pth", ".pt"];
-    let is_pickled = |name: &&String| {
-        let is_named = name.starts_with("pytorch_model") || name.starts_with("consolidated");
-        is_named && PICKLED.iter().any(|end| name.ends_with(end))
-    };
-    let lack = "no file `model*.safetensors` is in the folder";
-    match names.iter().find(is_pickled) {
-        None => lack.to_owned(),
-        Some(pickled) => format!(
-            "{lack}; `{pickled}` is pickled, which is not read: save it with transformers, `AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder)`"
-        ),
-    }
+/// The lack of weights in a folder.
+const LACK: &str = "no file `model*.safetensors` or `pytorch_model*.bin` is in the folder";
+
+/// Returns true for the name of a file of pickled weights.
+fn is_pickled(name: &str) -> bool {
+    let [start, end] = PICKLED;
+    name.starts_with(start) && name.ends_with(end)
 }
 
 /// Returns true for the name of a file that holds all weights of a model.

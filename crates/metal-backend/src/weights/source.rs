@@ -89,6 +89,21 @@ impl TensorHeader {
         TensorHeader { bytes, made: Some(Made(by)), ..header }
     }
 
+    /// One that lies in a file as it is.
+    pub(super) fn in_file(
+        shape: &[i32],
+        dtype: Dtype,
+        file: &str,
+        bytes: Range<u64>,
+    ) -> TensorHeader {
+        TensorHeader { bytes, file: file.to_owned(), ..TensorHeader::of(shape, dtype) }
+    }
+
+    /// One that is made of what lies in a file.
+    pub(super) fn of_file(self, file: &str) -> TensorHeader {
+        TensorHeader { file: file.to_owned(), ..self }
+    }
+
     /// The packing of the matrix whose codes it is, where its maker knows.
     pub fn quantization(&self) -> Option<Quantization> {
         self.made.as_ref()?.0.quantization()

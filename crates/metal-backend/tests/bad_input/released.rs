@@ -97,5 +97,5 @@ fn weights_in_another_form_alone_are_named() {
     let folder = checkpoint.write();
     std::fs::remove_file(folder.path().join("model.safetensors")).expect("it was written");
     let error = crate::refusal(folder.path());
-    assert!(error.contains("safetensors") && error.contains("pytorch_model.bin"), "{error}");
+    assert!(error.contains("pytorch_model.bin") && error.contains("no zip file"), "{error}");
 }

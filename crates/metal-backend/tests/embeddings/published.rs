@@ -2,6 +2,7 @@
 //! ones.
 
 use std::fs;
+use std::path::Path;
 
 use inference_core::{Dtype, EmbedOptions, EmbeddingLoadOptions, Truncate};
 use safetensors::SafeTensors;
@@ -41,6 +42,29 @@ fn published(name: &str, prefix: &str) -> tempfile::TempDir {
     });
     fs::write(&path, safetensors::serialize(views, None).expect("weights")).expect("written");
     copy
+}
+
+#[test]
+fn weights_that_torch_saved_make_the_vectors_of_those_in_safetensors() {
+    let name = "qwen3_embedding";
+    let options = EmbeddingLoadOptions { dtype: Some(Dtype::F32), ..Default::default() };
+    let fixture = Fixture::new(name);
+    let vectors = |folder: &Path| {
+        let model = load(folder, &options).expect("the checkpoint loads");
+        let truncate = EmbedOptions { truncate: Truncate::End, ..EmbedOptions::default() };
+        model.embed(&fixture.inputs(), &truncate).expect("the texts fit").vectors
+    };
+    let expected = vectors(&fixtures::folder(name));
+    for saved in ["whole", "shards", "views"] {
+        let copy = copied(name);
+        fs::remove_file(copy.path().join("model.safetensors")).expect("the weights are there");
+        let pickled = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/pickled");
+        for file in fs::read_dir(pickled.join(saved)).expect("a fixture") {
+            let file = file.expect("a file of it");
+            fs::copy(file.path(), copy.path().join(file.file_name())).expect("copied");
+        }
+        assert_eq!(vectors(copy.path()), expected, "{saved}");
+    }
 }
 
 #[test]
