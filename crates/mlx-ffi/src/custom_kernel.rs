@@ -126,8 +126,8 @@ impl Key {
     }
 }
 
-/// What a kernel's text depends on of an input: its type, true for a scalar, and true for the few
-/// values that Metal has in its constant memory.
+/// The parts of an input that a kernel's text depends on: its type, true for a scalar, and true for
+/// the few values that Metal has in its constant memory.
 type Kind = (Dtype, bool, bool);
 
 fn kind(input: &Array) -> Kind {

@@ -1,5 +1,5 @@
-//! Kernels for GPUs on a processor, where there is no GPU: threads of a block are contexts that take
-//! turns.
+//! Kernels for GPUs on a processor, where there is no GPU: threads of a block are contexts that
+//! take turns.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read as _, Write as _};
@@ -119,15 +119,15 @@ impl Program<'_> {
     }
 }
 
-/// The same bytes as values of another type.
+/// Values of another type that have these bytes.
 fn seen_as(bytes: &Array, dtype: Dtype) -> Result<Array> {
     // SAFETY: the input outlives the call; the types of outputs are numbers, of which each pattern
     // of bits is one.
     Array::from_op(|out| unsafe { sys::mlx_view(out, bytes.raw(), dtype.raw(), current()) })
 }
 
-/// Where each output begins among the bytes of all, a line of the cache for itself, and where the
-/// last one ends.
+/// The place where each output begins among the bytes of all, a line of the cache for itself, and
+/// the end of the last one.
 fn places(sizes: &[usize]) -> Vec<usize> {
     let next = |at: usize, size: &usize| at + size.next_multiple_of(64);
     let ends = sizes.iter().scan(0, |at, size| {
@@ -137,7 +137,7 @@ fn places(sizes: &[usize]) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// What the program gives, with warps in the orders that are wanted.
+/// The bytes that the program gives, with warps in the orders that are wanted.
 fn computed(
     program: &Path,
     name: &str,
@@ -146,8 +146,7 @@ fn computed(
     bytes: usize,
 ) -> Result<Vec<u8>> {
     let run = |order| {
-        run(program, order, told, bytes)
-            .map_err(|why| Error::new(format!("{name} {order}: {why}")))
+        run(program, order, told, bytes).map_err(|why| Error::new(format!("{name} {order}: {why}")))
     };
     let found = run("forwards")?;
     if orders != Orders::First && run("backwards")? != found && orders == Orders::Equal {
@@ -293,4 +292,3 @@ fn run(
 pub(crate) fn failed(error: std::io::Error) -> Error {
     Error::new(error.to_string())
 }
-

@@ -124,7 +124,8 @@ mod tests {
         assert_eq!(cpu(Some("off")), CpuKernels::Off);
         assert_eq!(cpu(Some("avx2")), CpuKernels::At(Level::Avx2));
         assert_eq!(cpu(Some("avx512f")), CpuKernels::At(Level::Avx512f));
-        let error = Settings::parse([Some("0"), None, None]).expect_err("none of these").to_string();
+        let error =
+            Settings::parse([Some("0"), None, None]).expect_err("none of these").to_string();
         assert!(error.contains("ML_CPU_KERNELS") && error.contains("`0`"), "{error}");
         let cuda = |value| Settings::parse([None, value, None]).map(|settings| settings.cuda);
         assert!(cuda(None).expect("unset") && !cuda(Some("off")).expect("off"));

@@ -26,10 +26,10 @@ impl HeadLinear {
             (
                 Matrix::Dense(w),
                 Kernels::Mlx | Kernels::Metal | Kernels::MlxOnCuda | Kernels::Cuda,
-            ) => {
-                by_heads(&x, |x| ops::matmul(x, &ops::swap_axes(w, -1, -2)?))?
+            ) => by_heads(&x, |x| ops::matmul(x, &ops::swap_axes(w, -1, -2)?))?,
+            (Matrix::Quantized(w), Kernels::Mlx | Kernels::Metal) => {
+                by_heads(&x, |x| quantized_matmul(x, w))?
             }
-            (Matrix::Quantized(w), Kernels::Mlx | Kernels::Metal) => by_heads(&x, |x| quantized_matmul(x, w))?,
             _ => {
                 let each = Indices::up_to(heads)?.expand_dims(0)?.broadcast_to(&[b * l, heads])?;
                 self.weight.gather(&x, &each, Order::Any)?

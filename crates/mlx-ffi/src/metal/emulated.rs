@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::kernel::{Constant, Launch, Source};
-use super::text::header;
-use crate::custom_kernel::OF_CONSTANT_MEMORY;
+use super::text::{Source, header};
+use crate::custom_kernel::{Constant, Launch, OF_CONSTANT_MEMORY};
 use crate::emulated::{Orders, Program};
 use crate::{Array, Dtype, Result};
 
@@ -45,8 +44,8 @@ fn type_of(dtype: Dtype) -> &'static str {
     }
 }
 
-/// The kernel as MLX puts it together (`mlx/backend/common/metal_kernel.cpp` of 0.32), and a call of
-/// it by each thread.
+/// The kernel as MLX puts it together (`mlx/backend/common/metal_kernel.cpp` of 0.32), and its call
+/// by each thread.
 fn text(source: &Source, inputs: &[&Array], of: &Launch<'_>) -> String {
     let name = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
     let (mut parameters, mut call) = (Vec::new(), Vec::new());

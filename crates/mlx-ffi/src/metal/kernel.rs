@@ -3,21 +3,12 @@
 use std::cell::RefCell;
 use std::ffi::CStr;
 
-use super::text::header;
-pub(super) use crate::custom_kernel::{Constant, Launch};
-use crate::custom_kernel::{Kept, Known, Strings, bare, c_string, kernel_config};
+use super::text::{Source, header};
+use crate::custom_kernel::{Constant, Kept, Known, Launch, Strings, bare, c_string, kernel_config};
 use crate::error::{check, init, take};
 use crate::stream::current;
 use crate::vector::VectorArray;
 use crate::{Array, Result, sys};
-
-/// The body of a kernel with the names of its inputs and outputs.
-pub(super) struct Source {
-    pub(super) name: &'static CStr,
-    pub(super) inputs: &'static [&'static CStr],
-    pub(super) outputs: &'static [&'static CStr],
-    pub(super) body: &'static str,
-}
 
 thread_local! {
     static KERNELS: RefCell<Vec<(&'static CStr, Kernel)>> = const { RefCell::new(Vec::new()) };
@@ -83,13 +74,7 @@ impl Kernel {
             let mut outputs = VectorArray::empty();
             // SAFETY: all handles live for the call.
             check(unsafe {
-                sys::mlx_fast_metal_kernel_apply(
-                    &mut outputs.0,
-                    raw,
-                    inputs.0,
-                    config.0,
-                    current(),
-                )
+                sys::mlx_fast_metal_kernel_apply(&mut outputs.0, raw, inputs.0, config.0, current())
             })?;
             // SAFETY: the outputs live for the call.
             Known::new(|known| unsafe { sys::mlxrs_launch_of(known, outputs.0) })

@@ -2,9 +2,10 @@
 
 use std::ffi::CStr;
 
-use super::kernel::{Constant, Launch, Source, launch};
-use super::text::{LANES, SIMD_GROUPS};
+use super::kernel::launch;
+use super::text::{LANES, SIMD_GROUPS, Source};
 use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan, fits_columns};
+use crate::custom_kernel::{Constant, Launch};
 use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
 
@@ -92,6 +93,11 @@ pub fn convolution(
 /// # Errors
 /// Those of MLX.
 pub fn delta(rule: &DeltaRule<'_>) -> Result<Option<[Array; 2]>> {
+    delta_by(rule, [&DELTA, &DELTA_TILES])
+}
+
+/// [`delta`] by these kernels: for few positions, and for many.
+fn delta_by(rule: &DeltaRule<'_>, [of_few, of_many]: [&Source; 2]) -> Result<Option<[Array; 2]>> {
     let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
     let (Ok([rows, l, columns]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims()) else {
         return Ok(None);
@@ -130,9 +136,9 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<Option<[Array; 2]>> {
         (c"B_AT", Constant::Int(b.at)),
         has_lengths(lengths),
     ];
-    let mut source = &DELTA;
+    let mut source = of_few;
     if l >= TILES_FROM {
-        source = &DELTA_TILES;
+        source = of_many;
         constants.push((c"TILE", Constant::Int(tile(dk, decays > 1))));
     }
     let whole = [rows, l, v_heads * dv];
@@ -248,5 +254,43 @@ mod tests {
             }
         }
         assert_eq!([tile(128, false), tile(128, true), tile(256, true)], [16, 16, 8]);
+    }
+
+    #[test]
+    fn a_barrier_that_is_missing_shows() {
+        const BARRIER: &str = "metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);";
+        crate::use_device(crate::Device::Cpu).expect("a CPU");
+        let values = |shape: &[i32], speed: f32| {
+            let count = shape.iter().product::<i32>();
+            let values: Vec<f32> = (0..count).map(|i| (i as f32 * speed).sin()).collect();
+            Array::from_f32(&values, shape).expect("values")
+        };
+        let (mixed, gates) = (values(&[1, 40, 96], 0.37), values(&[1, 40, 1], 0.11));
+        let (of_head, state) = (values(&[1], 0.5), values(&[1, 1, 32, 32], 0.23));
+        let columns = Columns { array: &gates, at: 0 };
+        let rule = DeltaRule {
+            mixed: &mixed,
+            a: columns,
+            b: columns,
+            a_log: &of_head,
+            dt_bias: &of_head,
+            k_heads: 1,
+            lengths: &[],
+            state: &state,
+        };
+        let body = DELTA_TILES.body;
+        assert_eq!(body.matches(BARRIER).count(), 2);
+        let found = |body: &'static str| {
+            let source = Source { name: c"ml_delta_tiles", body, ..DELTA };
+            let [out, next] = delta_by(&rule, [&DELTA, &source])?.expect("a kernel");
+            crate::eval_all([&out, &next])
+        };
+        found(body).expect("with both barriers");
+        for (at, _) in body.match_indices(BARRIER) {
+            let (before, after) = (&body[..at], &body[at + BARRIER.len()..]);
+            let without = Box::leak(format!("{before}{after}").into_boxed_str());
+            let error = found(without).expect_err("one is missing").to_string();
+            assert!(error.contains("depends on the order of warps"), "{error}");
+        }
     }
 }

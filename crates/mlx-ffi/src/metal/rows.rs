@@ -1,10 +1,11 @@
 //! Operations on each row by itself.
 
-use super::kernel::{Constant, Launch, Source, launch};
+use super::kernel::launch;
 use super::recurrent::is_float;
-use super::text::{LANES, SIMD_GROUPS, code};
+use super::text::{LANES, SIMD_GROUPS, Source, code};
 use crate::cpu::fits_columns;
 use crate::cuda::NormAndGate;
+use crate::custom_kernel::{Constant, Launch};
 use crate::step::Heads as Columns;
 use crate::{Activation, Array, Error, Result};
 

@@ -1,7 +1,17 @@
 //! The text before a kernel, and the numbers that kernels and those who launch them agree on.
 
+use std::ffi::CStr;
+
 use crate::custom_kernel::bare;
 use crate::{Activation, GELU_CUBE};
+
+/// The body of a kernel with the names of its inputs and outputs.
+pub(super) struct Source {
+    pub(super) name: &'static CStr,
+    pub(super) inputs: &'static [&'static CStr],
+    pub(super) outputs: &'static [&'static CStr],
+    pub(super) body: &'static str,
+}
 
 /// Lanes of a SIMD group.
 pub(super) const LANES: i32 = 32;

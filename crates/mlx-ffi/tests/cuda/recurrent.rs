@@ -35,7 +35,8 @@ fn convolutions_are_those_of_plain_arithmetic() {
         {
             for (taps, has_bias, is_silu) in [(4, false, true), (3, true, false)] {
                 let kind = (has_bias, is_silu);
-                plain::convolution(&KERNELS, [b, l, 96, taps], kind, dtype, lengths).expect("a convolution");
+                plain::convolution(&KERNELS, [b, l, 96, taps], kind, dtype, lengths)
+                    .expect("a convolution");
             }
         }
     }
@@ -83,7 +84,8 @@ fn norms_beside_gates_are_those_of_plain_arithmetic() {
             for (of_groups, gate_is_first) in [(false, false), (true, true), (true, false)] {
                 for activation in [Activation::Silu, Activation::Sigmoid] {
                     let kind = (of_groups, gate_is_first, activation);
-                    plain::norm_and_gate(&KERNELS, [b, l, groups, size], kind, dtype).expect("a norm");
+                    plain::norm_and_gate(&KERNELS, [b, l, groups, size], kind, dtype)
+                        .expect("a norm");
                 }
             }
         }

@@ -264,8 +264,7 @@ pub fn norm_and_gate(
     let shape = [groups, size];
     let (weight, by) = values(if of_groups { &shape } else { &shape[1..] }, 3, dtype)?;
     let eps = 1e-5;
-    let all =
-        NormAndGate { weight: &weight, eps, gate: gate.heads(), activation, gate_is_first };
+    let all = NormAndGate { weight: &weight, eps, gate: gate.heads(), activation, gate_is_first };
     let found = (kernels.norm_and_gate)(&x, &all)?;
     let mut expected = Vec::new();
     for (group, values) in x_values.chunks(size as usize).enumerate() {
@@ -283,7 +282,6 @@ pub fn norm_and_gate(
     assert_near(&found, &expected, &format!("{sizes:?} {dtype:?} {of_groups} {gate_is_first}"));
     Ok(())
 }
-
 
 /// A column of a gate for `each` of the columns beside it.
 pub fn gated(kernels: &Kernels, activation: Activation, dtype: Dtype, each: i32) -> Result<()> {
