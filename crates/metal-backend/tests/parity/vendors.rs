@@ -8,7 +8,8 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::fixtures::{
-    Checkpoint, distance, first_logits, greedy, ids, json, numbers, root, run, token_ids,
+    Bytes, Checkpoint, Tensor, distance, first_logits, greedy, ids, json, numbers, root, run,
+    token_ids,
 };
 
 /// The packing of a case's matrices: mode, bits and columns of a scale; `None`: in 16 bits.
@@ -110,5 +111,87 @@ fn a_packed_checkpoint_is_saved_as_mlx_has_it() {
         let far = distance(&first_logits(&*model, &ids(&first["ids"])), &numbers(&first["logits"]));
         // Embeddings have 8 bits now, and biases the type of scales.
         assert!(far < 0.5, "{name}: {far:e}");
+    }
+}
+
+/// Values of a scale in the mixtures below.
+const GROUP: usize = 32;
+
+/// The whole numbers from -8 to 7 of each group of an expert's matrix, and the groups' scales.
+fn rounded(tensor: &Tensor) -> (Vec<i32>, Vec<f32>) {
+    let scale = |group: &[f32]| group.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / 7.0;
+    let groups = tensor.values.chunks(GROUP);
+    let scales: Vec<f32> = groups.clone().map(scale).collect();
+    let codes = groups.zip(&scales).flat_map(|(group, scale)| {
+        group.iter().map(|x| (x / scale).round().clamp(-8.0, 7.0) as i32).collect::<Vec<_>>()
+    });
+    (codes.collect(), scales)
+}
+
+fn is_of_expert(name: &str) -> bool {
+    name.contains(".mlp.experts.")
+}
+
+/// The matrix as `pack-quantized` has it: eight codes in a word, the first in its lowest bits.
+fn packed(tensor: Tensor) -> Vec<Bytes> {
+    if !is_of_expert(&tensor.name) {
+        return vec![tensor.in_f32()];
+    }
+    let (codes, scales) = rounded(&tensor);
+    let word = |codes: &[i32]| {
+        let codes = codes.iter().enumerate();
+        codes.fold(0_u32, |word, (at, code)| word | ((code + 8) as u32) << (4 * at))
+    };
+    let [rows, columns] = tensor.shape[..] else { panic!("a matrix of an expert") };
+    let named = |end: &str| tensor.name.replace(".weight", end);
+    let bytes =
+        |name, dtype, shape: &[usize], bytes| Bytes { name, dtype, shape: shape.to_vec(), bytes };
+    let words = codes.chunks(8).flat_map(|codes| word(codes).to_le_bytes()).collect();
+    let shape = [rows, columns].into_iter().flat_map(|size| (size as i64).to_le_bytes()).collect();
+    let scales = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+    vec![
+        bytes(named(".weight_packed"), safetensors::Dtype::I32, &[rows, columns / 8], words),
+        bytes(named(".weight_scale"), safetensors::Dtype::F32, &[rows, columns / GROUP], scales),
+        bytes(named(".weight_shape"), safetensors::Dtype::I64, &[2], shape),
+    ]
+}
+
+/// The matrix of the same numbers, unpacked.
+fn unpacked(tensor: Tensor) -> Vec<Bytes> {
+    if !is_of_expert(&tensor.name) {
+        return vec![tensor.in_f32()];
+    }
+    let (codes, scales) = rounded(&tensor);
+    let of_group = codes.chunks(GROUP).zip(scales);
+    let values = of_group.flat_map(|(codes, scale)| codes.iter().map(move |x| *x as f32 * scale));
+    vec![Tensor { values: values.collect(), ..tensor }.in_f32()]
+}
+
+#[test]
+fn experts_apart_in_a_packing_compute_what_their_unpacked_weights_do() {
+    let mut config = Checkpoint::new("qwen3_moe").config();
+    config["quantization_config"] = serde_json::json!({
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "ignore": ["lm_head", "re:.*self_attn.*", "re:.*mlp.gate$"],
+        "config_groups": {"group_0": {
+            "targets": ["Linear"],
+            "weights": {
+                "num_bits": 4, "type": "int", "symmetric": true, "strategy": "group",
+                "group_size": GROUP,
+            },
+        }},
+    });
+    let plain = Checkpoint::new("qwen3_moe").with_bytes(unpacked);
+    let vendor = Checkpoint::new("qwen3_moe").with_bytes(packed).with_config(&config);
+    let (plain, vendor) = (plain.load(LoadOptions::default()), vendor.load(LoadOptions::default()));
+    let bytes = [&vendor, &plain].map(|model| model.info().weight_bytes);
+    assert!(bytes[0] < bytes[1] * 2 / 3, "{bytes:?}: experts are packed");
+    for length in [1_u32, 5, 70] {
+        let prompt: Vec<u32> = (0..length).map(|at| 3 + at * 37 % 900).collect();
+        let far = distance(&first_logits(&*vendor, &prompt), &first_logits(&*plain, &prompt));
+        assert!(far < 1e-3, "{length} ids: {far:e}");
+        let tokens = |model| token_ids(&run(model, &prompt, &greedy(24)));
+        assert_eq!(tokens(&*vendor), tokens(&*plain), "{length} ids");
     }
 }
