@@ -145,11 +145,15 @@ fn kernels(device: Device) -> Result<Kernels> {
 
 /// The files of the model at `path`, for a model on `device`.
 fn open(path: &Path, device: Device, options: &LoadOptions) -> Result<ModelFiles> {
-    let groups = match kernels(device)?.is_ours_on_cpu() {
+    Ok(ModelFiles::open(path, groups(device)?, options.dtype.map(load::mlx_dtype))?)
+}
+
+/// The groups in which a file of GGUF is packed on `device`.
+fn groups(device: Device) -> Result<Groups> {
+    Ok(match kernels(device)?.is_ours_on_cpu() {
         true => Groups::OfSixteen,
         false => Groups::OfMlx,
-    };
-    Ok(ModelFiles::open(path, groups, options.dtype.map(load::mlx_dtype))?)
+    })
 }
 
 fn engine_options(
@@ -247,7 +251,8 @@ pub fn describe(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabi
 /// As [`describe`], but for what is wrong with those texts.
 pub fn outline(path: &Path, options: &LoadOptions) -> Result<(ModelInfo, Capabilities)> {
     let device = device(options.backend.as_deref())?;
-    MlxModel::outline(&engine_options(open(path, device, options)?, device, options)?)
+    let files = ModelFiles::outline(path, groups(device)?, options.dtype.map(load::mlx_dtype))?;
+    MlxModel::outline(&engine_options(files, device, options)?)
 }
 
 /// Describes the image model in a folder without reading its weights.

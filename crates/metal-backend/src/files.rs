@@ -46,12 +46,25 @@ impl ModelFiles {
     /// # Errors
     /// A file of GGUF that is damaged, or has what is not known; a folder with several.
     pub fn open(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<ModelFiles> {
+        ModelFiles::of(path, |file| Gguf::open(file, groups, dtype))
+    }
+
+    /// As [`open`](Self::open), for a description alone: a file of GGUF gives no tokenizer.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for what is wrong with the vocabulary.
+    pub fn outline(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<ModelFiles> {
+        ModelFiles::of(path, |file| Gguf::outline(file, groups, dtype))
+    }
+
+    /// The files of the model at `path`, of which one of GGUF is opened by `open`.
+    fn of(path: &Path, open: impl FnOnce(&Path) -> Result<Gguf>) -> Result<ModelFiles> {
         let file = match Gguf::is_named(path) && !path.is_dir() {
             true => Some(path.to_owned()),
             false => Gguf::within(path)?,
         };
         match file {
-            Some(file) => Ok(ModelFiles::Gguf(Gguf::open(&file, groups, dtype)?.into())),
+            Some(file) => Ok(ModelFiles::Gguf(open(&file)?.into())),
             None => Ok(ModelFiles::Folder(path.to_owned())),
         }
     }

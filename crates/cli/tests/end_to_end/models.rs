@@ -69,6 +69,7 @@ fn info_describes_the_demo_model() {
     // What is said without a look at its texts is the same but for these.
     let (outline, honoured) = metal_backend::outline(DEMO.as_ref(), &options).unwrap();
     (whole.eos_token_ids, whole.special_tokens, whole.chat_template) = Default::default();
+    whole.tokenizer.clear();
     assert_eq!((outline, honoured), (whole, capabilities));
     let described = generated(&["info"]);
     assert!(described.contains("qwen3") && described.contains("4 bits in groups of 64"));
@@ -100,6 +101,13 @@ fn a_file_of_gguf_is_a_model() {
         (&info["quantization"]["bits"], &info["quantization"]["group_size"]),
         (&4.into(), &32.into())
     );
+    // What is said without a look at its vocabulary is the same but for that.
+    let options = inference_core::LoadOptions::default();
+    let (mut whole, capabilities) = metal_backend::describe(file.as_ref(), &options).unwrap();
+    (whole.eos_token_ids, whole.special_tokens, whole.chat_template) = Default::default();
+    whole.tokenizer.clear();
+    let outline = metal_backend::outline(file.as_ref(), &options).unwrap();
+    assert_eq!(outline, (whole, capabilities));
     let models = json(&["list", folder, "--json"]);
     let models = models.as_array().unwrap();
     assert!(models.iter().any(|model| model["path"] == *file));

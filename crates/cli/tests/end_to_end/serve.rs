@@ -99,6 +99,24 @@ fn the_port_is_open_before_the_vocabulary_is_read() {
     assert!(error.contains("tokenizer.json"), "{error}");
 }
 
+#[test]
+fn the_port_is_open_before_the_vocabulary_of_a_file_of_gguf_is_read() {
+    let fixture =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../metal-backend/tests/fixtures/gguf/qwen3.gguf");
+    let mut bytes = fs::read(fixture).unwrap();
+    let model = b"\x04\0\0\0\0\0\0\0gpt2";
+    let at = bytes.windows(model.len()).position(|found| found == model).unwrap();
+    bytes[at + model.len() - 4..][..4].copy_from_slice(b"gpt3");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("odd.gguf");
+    fs::write(&file, bytes).unwrap();
+    let (child, address) = serve(&["--model", file.to_str().unwrap()]);
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let (code, _, error) = finish(child);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("odd.gguf: `tokenizer.ggml.model` is `gpt3`"), "{error}");
+}
+
 /// The one choice of the answer to a completion.
 fn completion(address: &str, body: &Value) -> Value {
     let answer = request(address, "POST", "/v1/completions", &body.to_string());

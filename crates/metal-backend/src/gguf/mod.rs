@@ -89,6 +89,21 @@ impl Gguf {
     /// A file that is damaged or truncated; an architecture, a tokenizer or a kind of weights that
     /// is not known, by name.
     pub fn open(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<Gguf> {
+        let (mut file, header) = Gguf::read(path, groups, dtype)?;
+        file.texts.extend(tokenizer::texts(&header).map_err(|error| error.at(path))?);
+        Ok(file)
+    }
+
+    /// As [`open`](Self::open), but no tokenizer is made, which takes most of the time.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for what is wrong with the vocabulary.
+    pub fn outline(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<Gguf> {
+        Ok(Gguf::read(path, groups, dtype)?.0)
+    }
+
+    /// The file without its tokenizer, and its header.
+    fn read(path: &Path, groups: Groups, dtype: Option<Dtype>) -> Result<(Gguf, Header)> {
         let read = || {
             let (parts, header) = parts::read(path)?;
             let mut factors = Factors::default();
@@ -103,12 +118,11 @@ impl Gguf {
             }
             let metadata = Metadata::of(&header, family, &factors)?;
             let (tensors, pieces) = pieces(&metadata, groups, dtype)?;
-            let mut texts = tokenizer::texts(&header)?;
-            texts.insert("config.json", config::text(&metadata, &pieces)?);
+            let texts = BTreeMap::from([("config.json", config::text(&metadata, &pieces)?)]);
             let pieces = tensors.iter().map(|tensor: &GgufTensor| tensor.start).zip(pieces);
             let (path, pieces) = (path.to_owned(), pieces.collect());
             let file_type = file_type::file_type(&header);
-            Ok(Gguf { path, file_type, parts, texts, tensors, pieces })
+            Ok((Gguf { path, file_type, parts, texts, tensors, pieces }, header))
         };
         read().map_err(|error: Error| error.at(path))
     }
