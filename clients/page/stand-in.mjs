@@ -14,6 +14,8 @@ export async function standIn(upstream) {
     requests,
     /** `up`, `loading`, `gone`, or the key that is wanted. */
     state: "up",
+    /** How much of the model is loaded, in percent, where it is told. */
+    percent: undefined,
     models: [MODEL("stand-in")],
     model: MODEL,
     /** Answers a chat: `say(text)`, `think(text)`, `end(finish, usage)`, `refuse(status, code, message)`, `cut()`. */
@@ -38,10 +40,11 @@ async function handle(self, upstream, request, response) {
   if (!isApi) return pass(upstream, request, response);
   if (self.state === "gone") return request.socket.destroy();
   const isLoading = self.state === "loading";
-  if (pathname === "/health") return json(response, isLoading ? 503 : 200, { status: isLoading ? "loading" : "ok" });
+  const load = isLoading && self.percent !== undefined ? { load: { percent: self.percent } } : {};
+  if (pathname === "/health") return json(response, isLoading ? 503 : 200, { status: isLoading ? "loading" : "ok", models: { [self.models[0].id]: load } });
   const key = self.state.startsWith?.("key:") && self.state.slice(4);
   if (key && request.headers.authorization !== `Bearer ${key}`) return refuse(response, 401, "invalid_api_key", "no API key");
-  if (pathname === "/v1/models") return json(response, 200, { object: "list", data: self.models.map((one) => ({ ...one, ...(isLoading && { state: "loading" }) })) });
+  if (pathname === "/v1/models") return json(response, 200, { object: "list", data: self.models.map((one) => ({ ...one, ...(isLoading && { state: "loading" }), ...load })) });
   if (pathname === "/api/chat") { self.loads = [...(self.loads || []), await body(request)]; return json(response, 200, { done: true }); }
   if (pathname !== "/v1/chat/completions") return refuse(response, 404, "not_found");
   if (isLoading) return refuse(response, 503, "model_loading", "the model is being loaded");

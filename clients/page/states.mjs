@@ -14,6 +14,12 @@ async function loading(stand) {
   await page.getByText("The model is being loaded. The question is sent as soon as it is there.").waitFor();
   await accessible(page, "a model that is being loaded");
   await shot(page, "chat-loading.png");
+  for (const percent of [50, 75]) {
+    stand.percent = percent;
+    await page.getByText(`The model is being loaded (${percent} %). The question is sent as soon as it is there.`).waitFor();
+    await page.locator("#model option", { hasText: `stand-in · loading ${percent} %` }).waitFor({ state: "attached" });
+    assert.equal(await page.locator("#dot").getAttribute("title"), `The model is being loaded: ${percent} %`);
+  }
   assert.equal(stand.requests.length, 0);
   stand.state = "up";
   await page.getByText("Answer to: early").waitFor();

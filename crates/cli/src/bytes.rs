@@ -57,6 +57,14 @@ pub fn human(count: u64) -> String {
     }
 }
 
+/// `0.5 of 2.9 GiB`, `512 of 1024 MiB`: so many bytes of `total`, in the unit of the latter.
+pub fn of_all(count: u64, total: u64) -> String {
+    match total {
+        GIB.. => format!("{:.1} of {}", count as f64 / GIB as f64, human(total)),
+        _ => format!("{} of {} MiB", count.div_ceil(MIB), total.div_ceil(MIB)),
+    }
+}
+
 /// `7.4M`, `1.5B`, `812` for a count of parameters.
 pub fn parameters(count: u64) -> String {
     match count {

@@ -1,14 +1,16 @@
 //! Results on stdout, everything else on stderr; neither panics when its reader is gone.
 
 use std::borrow::Cow;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use inference_core::{LoadProgress, WeightsRead};
 use serde::Serialize;
 
+use crate::bytes;
 use crate::failure::{Failure, Result, without_numbers};
 use crate::ranks;
 
@@ -133,6 +135,10 @@ impl Spinner {
     pub fn new(text: String) -> Self {
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Spinner::styled(text, style)
+    }
+
+    fn styled(text: String, style: ProgressStyle) -> Self {
         let bar = match ranks::other() {
             None => ProgressBar::new_spinner(),
             Some(_) => ProgressBar::hidden(),
@@ -140,6 +146,17 @@ impl Spinner {
         let bar = bar.with_style(style).with_message(one_line(&text));
         bar.enable_steady_tick(Duration::from_millis(100));
         Spinner(bar)
+    }
+
+    /// A spinner beside `text` and the bytes of weights that `progress` tells, once it does.
+    pub fn of_load(text: String, progress: LoadProgress) -> Self {
+        let read = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+            // What cannot be written is not shown.
+            let _ = out.write_str(&weights_read(&progress));
+        };
+        let style = ProgressStyle::with_template("{spinner} {msg}{read} {elapsed}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Spinner::styled(text, style.with_key("read", read))
     }
 
     /// [`dim_note`], above the spinner.
@@ -152,6 +169,12 @@ impl Drop for Spinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
+}
+
+/// The bytes that `progress` tells, behind the name of what is loaded; nothing before it does.
+fn weights_read(progress: &LoadProgress) -> String {
+    let told = |weights: WeightsRead| format!(": {}", bytes::of_all(weights.read, weights.total));
+    progress.weights().map(told).unwrap_or_default()
 }
 
 /// A line on stderr whose text changes, and which is gone when this is dropped. It leaves room for
@@ -252,7 +275,21 @@ fn joined(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{harmless, joined, one_line, printable};
+    use inference_core::LoadProgress;
+
+    use super::{harmless, joined, one_line, printable, weights_read};
+
+    #[test]
+    fn a_load_tells_its_bytes_once_they_are_known() {
+        let progress = LoadProgress::new();
+        assert_eq!(weights_read(&progress), "");
+        progress.begin(1 << 29);
+        progress.reached(1 << 28);
+        assert_eq!(weights_read(&progress), ": 256 of 512 MiB");
+        progress.begin(3 << 30);
+        progress.reached(1 << 29);
+        assert_eq!(weights_read(&progress), ": 0.5 of 3.0 GiB");
+    }
 
     #[test]
     fn an_error_is_one_line() {

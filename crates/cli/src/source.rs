@@ -92,7 +92,7 @@ impl Source {
         }
     }
 
-    /// Loads it; `quiet` shows no progress.
+    /// Loads it; `quiet` shows no progress. Who looks at `options.progress` is told of it as well.
     ///
     /// # Errors
     /// The backend's.
@@ -102,8 +102,11 @@ impl Source {
             Source::Embedded => Ok(metal_backend::load_embedded(demo::FILES, options)?),
             Source::Folder(folder) | Source::Pulled { folder, .. } => {
                 metal_backend::register()?;
-                let _spinner = (!quiet).then(|| Spinner::new(format!("loading {}", self.name())));
-                Ok(inference_core::load_model(folder, options)?)
+                let progress = options.progress.clone().unwrap_or_default();
+                let text = format!("loading {}", self.name());
+                let _spinner = (!quiet).then(|| Spinner::of_load(text, progress.clone()));
+                let options = LoadOptions { progress: Some(progress), ..options.clone() };
+                Ok(inference_core::load_model(folder, &options)?)
             }
         }
     }

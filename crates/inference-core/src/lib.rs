@@ -42,6 +42,7 @@ mod image_generation;
 mod image_model;
 mod image_request;
 mod inspect;
+mod load_progress;
 mod message;
 mod metrics;
 mod model;
@@ -87,6 +88,7 @@ pub use image_request::{ImageLoadOptions, ImageRequest, Latents, Picture};
 pub use inspect::{
     AttentionInspector, AttentionSnapshot, AttentionWeights, InspectOptions, LayerAttention,
 };
+pub use load_progress::{LoadProgress, WeightsRead};
 pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
 pub use model::TextModel;

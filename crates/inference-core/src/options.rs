@@ -6,8 +6,8 @@ use std::ops::RangeBounds;
 use std::path::PathBuf;
 
 use crate::{
-    CancelToken, Constraint, CpuActivations, Dry, Error, PenaltyScope, Ranks, ReasoningBudget,
-    ReasoningMarks, Result,
+    CancelToken, Constraint, CpuActivations, Dry, Error, LoadProgress, PenaltyScope, Ranks,
+    ReasoningBudget, ReasoningMarks, Result,
 };
 
 /// A floating-point type that a model can be computed in.
@@ -104,6 +104,9 @@ pub struct LoadOptions {
     /// same options. The first one takes the requests; the others follow it
     /// ([`TextModel::follow`](crate::TextModel::follow)). `None`: alone.
     pub ranks: Option<Ranks>,
+    /// Is told how many bytes of weights are read. It changes nothing, so that a backend need not
+    /// tell.
+    pub progress: Option<LoadProgress>,
 }
 
 impl LoadOptions {

@@ -97,7 +97,8 @@ fn build(
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(mlx_dtype);
     let weights = |only_describe| -> Result<Weights> {
-        let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe);
+        let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe)
+            .with_progress(load.progress.clone());
         Ok(match &load.adapter_path {
             None => weights,
             Some(folder) => weights.with_adapter(Adapter::open(folder)?),

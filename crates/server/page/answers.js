@@ -72,6 +72,8 @@ async function run(chat, message, goesOn) {
   emit("chat", chat);
   emit("end");
   say(job.waits ? "Loading the model" : "Answering");
+  // How far the load is is told soon after it has begun.
+  if (job.waits) setTimeout(refresh, 300);
   save(chat);
   const saving = setInterval(() => keep(job), KEEPING);
   const count = { sent: 0, first: 0, last: 0, thoughtEnd: 0, deltas: 0, usage: null };
@@ -195,4 +197,5 @@ function tally(message, { sent, first, last, thoughtEnd, deltas, usage }, goesOn
 }
 
 on("stop", stop);
+on("models", () => { for (const job of running.values()) if (job.waits === "loading") emit("growing", job); });
 on("leave", () => { for (const { chat, message } of running.values()) { touch(message); save(chat); } });

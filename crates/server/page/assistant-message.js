@@ -4,16 +4,19 @@ import { copyButton, emit, h, icon, iconButton, newId, seconds, short, toast } f
 import { emptyChat, fileData, keepFile, save, writing } from "./conversations.js";
 import { draftOf, keepDraft } from "./drafts.js";
 import { again, againShorter, goOn, running } from "./answers.js";
-import { chosenModel, server } from "./server.js";
+import { chosenModel, percentLoaded, server } from "./server.js";
 import { colour } from "./code.js";
 import { growing } from "./markdown.js";
 import { add, messagesOf } from "./tree.js";
 import { deleteButton, editor, startEdit, switcher } from "./versions.js";
 
 const WAITS = {
-  loading: "The model is being loaded. The question is sent as soon as it is there.",
-  gone: "The server does not answer. The question is sent as soon as it is back.",
-  key: "The server wants an API key. The question is sent as soon as it has one.",
+  loading: () => {
+    const percent = percentLoaded();
+    return `The model is being loaded${percent === undefined ? "" : ` (${percent} %)`}. The question is sent as soon as it is there.`;
+  },
+  gone: () => "The server does not answer. The question is sent as soon as it is back.",
+  key: () => "The server wants an API key. The question is sent as soon as it has one.",
 };
 /** So long after its last sign an answer of another tab counts as cut, in milliseconds. */
 const SILENCE = 6000;
@@ -78,7 +81,7 @@ export function assistantMessage(chat, message) {
     if (thought.open && !thought.hidden) showText(live, "thoughts", thoughts, message.reasoning);
     showText(live, "text", text, message.content);
     waiting.hidden = !live || Boolean(!job?.waits && (message.content || message.reasoning && mode !== "hidden" || message.calls));
-    waitText.textContent = job?.waits ? WAITS[job.waits] : live && !job ? "Another tab is getting this answer." : "";
+    waitText.textContent = job?.waits ? WAITS[job.waits]() : live && !job ? "Another tab is getting this answer." : "";
     const told = JSON.stringify(message.calls || []);
     if (shown.calls !== told) calls.replaceChildren(...(message.calls || []).filter(Boolean).map(toolCall));
     shown.calls = told;

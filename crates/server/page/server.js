@@ -49,7 +49,7 @@ function become(state) {
   const was = server.state;
   server.state = state;
   $("dot").className = "dot " + state;
-  $("dot").title = WORDS[state][0];
+  $("dot").title = WORDS[state][0] + (state === "loading" && server.percent !== undefined ? `: ${server.percent} %` : "");
   if (state === "key") banner("key", "This server wants an API key.", ["Enter the key", () => emit("key-wanted")]);
   else unbanner("key");
   if (state === "down" && was !== "connecting") banner("down", "The server does not answer. It is asked again every few seconds; what you have written stays.");
@@ -86,10 +86,11 @@ export async function refresh() {
   clearTimeout(refresh.timer);
   // Others load and unload models, too. A page that nobody sees asks only for what an answer of it waits for.
   if (state !== "up") refresh.timer = setTimeout(refresh, document.hidden && !waiters.length ? 20000 : 1500);
-  else if (!document.hidden) refresh.timer = setTimeout(refresh, server.models.size + server.painters.size > 1 ? 15000 : 30000);
+  else if (!document.hidden) refresh.timer = setTimeout(refresh, isLoading() ? 1500 : server.models.size + server.painters.size > 1 ? 15000 : 30000);
 }
 
 async function ask() {
+  server.percent = undefined;
   const response = await fetch(address("v1/models"), { headers: headers(), cache: "no-store" });
   if (response.status === 401) return "key";
   if (response.ok) {
@@ -103,7 +104,8 @@ async function ask() {
   if (response.ok && !(all.length === 1 && isWaiting(all[0]))) return "up";
   const health = await fetch(address("health"), { cache: "no-store" });
   if (health.ok) return response.ok ? "up" : "loading";
-  const { status } = await health.json().catch(() => ({}));
+  const { status, models } = await health.json().catch(() => ({}));
+  server.percent = Object.values(models || {}).find(({ load }) => load)?.load.percent;
   return status === "draining" ? "down" : status === "loading" ? "loading" : response.ok ? "up" : "down";
 }
 
@@ -119,6 +121,9 @@ export function textModel() {
 export const chosenModel = () => offered().get(modelName());
 export const sees = () => Boolean(chosenModel()?.input_modalities?.includes("image"));
 export const isWaiting = (model) => Boolean(model?.state && model.state !== "loaded");
+const isLoading = () => [...server.models.values(), ...server.painters.values()].some(({ state }) => state === "loading");
+/** How much of the model for text is loaded, in percent; `undefined` where that is not told. */
+export const percentLoaded = () => server.models.get(textModel())?.load?.percent ?? server.percent;
 const size = (bytes) => bytes >= 2 ** 30 ? (bytes / 2 ** 30).toFixed(1) + " GiB" : Math.ceil(bytes / 2 ** 20) + " MiB";
 
 export function showModels() {
@@ -126,12 +131,16 @@ export function showModels() {
   const listed = offered();
   const ids = [...listed.keys()];
   if (!ids.length) {
-    select.replaceChildren(h("option", { value: "" }, WORDS[server.state]?.[1] || "No model"));
+    const percent = server.state === "loading" && server.percent !== undefined ? ` ${server.percent} %` : "";
+    select.replaceChildren(h("option", { value: "" }, (WORDS[server.state]?.[1] || "No model") + percent));
     return;
   }
   const isTwice = (id) => ids.some((other) => other !== id && short(other) === short(id));
   const states = { unloaded: "not loaded", unloading: "not loaded", loading: "loading", failed: "failed" };
-  const label = (id) => (isTwice(id) ? id : short(id)) + (states[listed.get(id).state] ? ` · ${states[listed.get(id).state]}` : "");
+  const label = (id) => {
+    const { state, load } = listed.get(id);
+    return (isTwice(id) ? id : short(id)) + (states[state] ? ` · ${states[state]}` : "") + (load ? ` ${load.percent} %` : "");
+  };
   // An open list stays open where the same models have other states.
   if ([...select.options].map((option) => option.value).join("\n") !== ids.join("\n")) {
     const before = select.value;

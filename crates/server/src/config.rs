@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference_core::{EmbeddingModel, ImageModel, TranscriptionModel};
+use inference_core::{EmbeddingModel, ImageModel, LoadProgress, TranscriptionModel};
 use subtle::ConstantTimeEq;
 
 /// A key that clients must present. It is never printed.
@@ -96,6 +96,8 @@ pub struct Config {
     pub model: String,
     /// Further names for it; `*`: any.
     pub aliases: Vec<String>,
+    /// The progress of its load, where that tells.
+    pub load_progress: Option<LoadProgress>,
     /// The folder whose pictures requests may name by `file://` URLs; none: no files are read.
     pub local_media_path: Option<PathBuf>,
     /// A model that makes pictures, beside the one for text.
@@ -126,6 +128,7 @@ impl Default for Config {
             cors_origins: Vec::new(),
             model: "default".to_owned(),
             aliases: Vec::new(),
+            load_progress: None,
             local_media_path: None,
             images: None,
             embeddings: Vec::new(),

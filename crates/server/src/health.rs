@@ -43,7 +43,7 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
         "models": reports.iter().map(|report| {
             let (model, status) = (&report.known, report.status());
             let (held, waiting) = model.admission.held();
-            let told = json!({
+            let mut told = json!({
                 "state": report.state,
                 "held": held,
                 "running": status.running,
@@ -51,6 +51,9 @@ pub async fn health(Shared(state): Shared<Arc<State>>) -> Response {
                 "waiting_for_load": report.waiting,
                 "heartbeat_age_seconds": status.heartbeat_age.as_secs_f64(),
             });
+            if let Some(load) = report.load() {
+                told["load"] = load;
+            }
             (model.name.to_string(), told)
         }).collect::<Map<String, Json>>(),
     });

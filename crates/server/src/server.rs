@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use inference_core::TextModel;
+use inference_core::{LoadProgress, TextModel, WeightsRead};
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::{Config, ConfigError, EmbeddingService, ImageService, TranscriptionService};
@@ -227,6 +227,7 @@ pub fn one(
         transcriptions.map(|service| Model::Transcription(Arc::clone(&service.model)));
     let loader = One {
         load: Mutex::new(Some(Box::new(load))),
+        progress: config.load_progress.clone(),
         others: images
             .chain(embeddings)
             .chain(transcriptions)
@@ -248,6 +249,7 @@ type Load = Box<dyn FnOnce() -> inference_core::Result<Box<dyn TextModel>> + Sen
 /// The models of a server with one for text, in the order of their entries.
 struct One {
     load: Mutex<Option<Load>>,
+    progress: Option<LoadProgress>,
     /// Those that are loaded already.
     others: Vec<Mutex<Option<Model>>>,
 }
@@ -267,6 +269,10 @@ impl Loader for One {
         let load = self.load.lock().unwrap_or_else(PoisonError::into_inner).take();
         let load = load.ok_or(inference_core::Error::Closed)?;
         load().map(Model::Text)
+    }
+
+    fn progress(&self, index: usize) -> Option<WeightsRead> {
+        self.progress.as_ref().filter(|_| index == 0)?.weights()
     }
 }
 

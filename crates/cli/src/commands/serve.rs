@@ -85,11 +85,12 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
         let reason = "--image-keep and --image-quantise say nothing without --image-model";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let Served { source, load, body_bytes, info } = served(args)?;
+    let Served { source, mut load, body_bytes, info } = served(args)?;
     let slots = load.parallel_slots.unwrap_or(1);
     let config = Config {
         model: args.model_name.clone().unwrap_or_else(|| source.served_name()),
         aliases: args.model_alias.clone(),
+        load_progress: Some(load.progress.get_or_insert_default().clone()),
         images: image_model(args)?,
         embeddings: embedding_models(args)?,
         transcriptions: transcription_models(args)?,

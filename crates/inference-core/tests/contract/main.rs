@@ -12,6 +12,7 @@ mod embeddings;
 mod error_texts;
 mod generation;
 mod images;
+mod load_progress;
 mod plain_data;
 mod registry;
 mod validation;

@@ -136,6 +136,9 @@ fn load_checked(
         }
         .into());
     }
+    if let Some(progress) = &options.load.progress {
+        progress.begin(needed);
+    }
     load::load(options, checkpoint, ranks.group())
 }
 

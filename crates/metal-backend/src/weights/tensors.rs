@@ -12,6 +12,7 @@ mod lora;
 mod norms;
 mod packing;
 mod parts;
+mod progress;
 mod recurrent;
 mod tower;
 mod vocabulary;
@@ -23,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inference_core::Packing;
+use inference_core::{LoadProgress, Packing};
 use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Dtype, Quantization, Quantized, ops};
 
@@ -76,6 +77,7 @@ struct Shared {
     /// Whose kernels the model computes with.
     kernels: Kernels,
     totals: RefCell<Totals>,
+    progress: Option<LoadProgress>,
 }
 
 /// The totals of the taken tensors.
@@ -139,6 +141,7 @@ impl Weights {
             stored: checkpoint.float_dtype(),
             kernels,
             totals: RefCell::default(),
+            progress: None,
         };
         Weights {
             prefix: String::new(),
@@ -267,7 +270,9 @@ impl Weights {
         if let Some(adapter) = &self.shared.adapter {
             adapter.finish()?;
         }
-        Ok(self.shared.totals.borrow().clone())
+        let totals = self.shared.totals.borrow().clone();
+        self.tell(totals.bytes);
+        Ok(totals)
     }
 
     /// The tensor `name` of exactly `shape`, in the model's type where it is a float.
@@ -347,6 +352,7 @@ impl Weights {
         totals.parameters += header.part.as_ref().map_or(parameters, |part| part.times(parameters));
         totals.bytes += header.bytes_as(Some(dtype));
         let array = self.read(&self.shared.files, header, dtype)?;
+        self.tell(totals.bytes);
         if dtype == Dtype::F16 && header.dtype.is_float() && header.dtype != Dtype::F16 {
             self.check_f16(&full, &array)?;
         }

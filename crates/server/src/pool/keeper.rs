@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::catalogue::Catalogue;
+use super::known::Known;
 use super::lease::Lease;
 use super::loaded::{Any, Loaded};
 use super::models::{LoadFailure, Loader, Makes, Models};
@@ -124,8 +125,17 @@ impl Pool {
     pub fn reports(&self) -> Vec<Report> {
         let table = self.lock();
         let (catalogue, now) = (self.catalogue(), Instant::now());
-        let report = |(index, known)| Report::of(index, known, &table.slots, now);
+        let report = |(index, known)| self.report(index, known, &table.slots, now);
         catalogue.there().map(report).collect()
+    }
+
+    /// The report of one model, with how far its load is.
+    fn report(&self, index: usize, known: &Arc<Known>, slots: &Slots<Any>, now: Instant) -> Report {
+        let mut report = Report::of(index, known, slots, now);
+        if report.state == "loading" {
+            report.progress = self.loader.progress(index);
+        }
+        report
     }
 
     /// Generations that are held now, and how many of them more than run together, of all models.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use inference_core::{
     Capabilities, EmbeddingModel, EmbeddingModelInfo, Error, ImageModel, ImageModelInfo, ModelInfo,
-    TextModel, TranscriptionModel, TranscriptionModelInfo,
+    TextModel, TranscriptionModel, TranscriptionModelInfo, WeightsRead,
 };
 
 /// Loads the models of a server. Its methods may take long: they are called on threads that may
@@ -25,6 +25,12 @@ pub trait Loader: Send + Sync {
     /// # Errors
     /// Why it cannot be loaded.
     fn load(&self, index: usize) -> inference_core::Result<Model>;
+
+    /// How far the load of the model of this number is; `None` where that is not known. It does not
+    /// wait, and may be called while a load runs.
+    fn progress(&self, _index: usize) -> Option<WeightsRead> {
+        None
+    }
 
     /// The models that have come and gone since the last call. Called now and then, never twice at
     /// once.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inference_core::EngineStatus;
+use inference_core::{EngineStatus, WeightsRead};
+use serde_json::{Value as Json, json};
 
 use super::known::Known;
 use super::loaded::Any;
@@ -16,6 +17,8 @@ pub struct Report {
     pub known: Arc<Known>,
     /// `loaded`, `loading`, `unloading`, `unloaded` or `failed`.
     pub state: &'static str,
+    /// How far its load is, while it is loaded and where that is known.
+    pub progress: Option<WeightsRead>,
     /// Why the last load failed, where it did.
     pub error: Option<String>,
     /// Bytes that it takes while it is loaded, as far as it is known.
@@ -51,6 +54,7 @@ impl Report {
         Report {
             known: Arc::clone(known),
             state,
+            progress: None,
             error,
             bytes: slot.bytes,
             pinned: slot.pinned,
@@ -61,6 +65,13 @@ impl Report {
             waiting: slot.waiters.len(),
             model,
         }
+    }
+
+    /// How far its load is, as JSON for clients; `None` where there is none to tell of.
+    pub fn load(&self) -> Option<Json> {
+        let weights = self.progress?;
+        let (read, total, percent) = (weights.read, weights.total, weights.percent());
+        Some(json!({"read_bytes": read, "total_bytes": total, "percent": percent}))
     }
 
     /// The status of its engine; the default where it is not loaded.

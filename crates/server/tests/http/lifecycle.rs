@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use inference_core::LoadProgress;
 use inference_server::Ended;
 use serde_json::json;
 
@@ -40,21 +41,31 @@ fn an_address_that_cannot_be_had_tells_what_to_do() {
 #[test]
 fn while_the_model_is_loaded_the_server_says_so() {
     let (go, wait) = mpsc::channel();
+    let progress = LoadProgress::new();
+    let told = progress.clone();
     let server = TestServer::loading(
         Fake::default(),
-        |_| {},
+        |config| config.load_progress = Some(told),
         move || {
             let _ = wait.recv();
         },
     );
     let health = server.get("/health");
     assert_eq!((health.status, &health.json()["status"]), (503, &json!("loading")));
+    assert_eq!(health.json()["models"]["fake"]["load"], json!(null));
+    progress.begin(4000);
+    for (read, percent) in [(0, 0), (1000, 25), (4000, 100)] {
+        progress.reached(read);
+        let load = json!({"read_bytes": read, "total_bytes": 4000, "percent": percent});
+        assert_eq!(server.get("/health").json()["models"]["fake"]["load"], load);
+    }
     let answer = server.chat(json!({}));
     assert_eq!((answer.status, answer.error("code").as_str()), (503, "model_loading"));
     assert!(answer.header("retry-after").is_some());
     assert_eq!(server.get("/v1/models").status, 503);
     go.send(()).unwrap();
     wait_for("loading", || server.get("/health").status == 200);
+    assert_eq!(server.get("/health").json()["models"]["fake"]["load"], json!(null));
     assert_eq!(server.chat(json!({})).status, 200);
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fake_model::{FakeModel as Fake, Seen};
-use inference_core::{Error, Result};
+use inference_core::{Error, Result, WeightsRead};
 use inference_server::{Ended, Entry, Loader, Model, Models, ServeError};
 use serde_json::{Value as Json, json};
 
@@ -57,6 +57,10 @@ impl Loader for Fakes {
     fn needs(&self, _: usize) -> Result<u64> {
         self.loads.measured.fetch_add(1, Ordering::SeqCst);
         Ok(10)
+    }
+
+    fn progress(&self, index: usize) -> Option<WeightsRead> {
+        Some(WeightsRead { read: index as u64, total: 10 })
     }
 
     fn load(&self, index: usize) -> Result<Model> {
@@ -215,6 +219,8 @@ fn two_requests_for_one_model_share_a_load_and_others_wait_for_theirs() {
     }
     wait_for("loading", || loads.running.load(Ordering::SeqCst) == 1);
     assert_eq!(told(&server, "state"), ["unloaded", "loading", "loading", "unloaded"]);
+    let load = |read| json!({"read_bytes": read, "total_bytes": 10, "percent": 10 * read});
+    assert_eq!(told(&server, "load"), [json!(null), load(1), load(2), json!(null)]);
     assert!(server.get("/metrics").text.contains("ml_model_load_waiting{model=\"one\"} 2"));
     assert_eq!(loads.running.load(Ordering::SeqCst), 1, "one load at a time");
     loads.held.store(false, Ordering::SeqCst);

@@ -1,9 +1,10 @@
 //! Loads the models of `ml serve`, and notices those that come and go.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use inference_core::{
-    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, TranscriptionLoadOptions,
+    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, LoadProgress, TranscriptionLoadOptions,
+    WeightsRead,
 };
 use inference_server::{Change, Loader, Model};
 
@@ -28,6 +29,8 @@ pub struct Places {
     pub embeddings: EmbeddingLoadOptions,
     /// How models that transcribe are loaded.
     pub transcriptions: TranscriptionLoadOptions,
+    /// The number of the model whose load began last, and how far that is.
+    pub current: Mutex<Option<(usize, LoadProgress)>>,
 }
 
 impl Places {
@@ -38,6 +41,8 @@ impl Places {
 
 impl Loader for Places {
     fn needs(&self, index: usize) -> inference_core::Result<u64> {
+        // What an earlier load of it told holds no more.
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match &*self.place(index) {
             Place::Text(source) => {
                 let described = source.describe(&self.load).map_err(Failure::into_contract)?;
@@ -64,7 +69,11 @@ impl Loader for Places {
     fn load(&self, index: usize) -> inference_core::Result<Model> {
         match &*self.place(index) {
             Place::Text(source) => {
-                let loaded = source.load(&self.load, true).map_err(Failure::into_contract)?;
+                let progress = LoadProgress::new();
+                let load = LoadOptions { progress: Some(progress.clone()), ..self.load.clone() };
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((index, progress));
+                let loaded = source.load(&load, true).map_err(Failure::into_contract)?;
                 Ok(Model::Text(loaded))
             }
             Place::Image(folder) => {
@@ -84,6 +93,12 @@ impl Loader for Places {
                 Ok(Model::Transcription(Arc::from(loaded)))
             }
         }
+    }
+
+    fn progress(&self, index: usize) -> Option<WeightsRead> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, progress) = current.as_ref().filter(|(current, _)| *current == index)?;
+        progress.weights()
     }
 
     fn changes(&self) -> Change {

@@ -1,6 +1,6 @@
 //! Several models in one server: what each is called, when it is loaded, and in how much memory.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use inference_core::{Feature, Support};
@@ -108,6 +108,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
             images: image_options(args),
             embeddings: embedding_options(args),
             transcriptions: transcription_options(args),
+            current: Mutex::default(),
         }),
         memory: args.pool.models_memory.unwrap_or(limit / 4 * 3),
         idle: args.pool.idle_unload,

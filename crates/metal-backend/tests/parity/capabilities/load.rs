@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use inference_core::{
     CpuActivations, Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation,
-    LoadOptions, ModelInfo, Prompt, RankSplit, Ranks, TextModel,
+    LoadOptions, LoadProgress, ModelInfo, Prompt, RankSplit, Ranks, TextModel, WeightsRead,
 };
 use mlx_ffi::memory;
 use safetensors::SafeTensors;
@@ -47,6 +47,7 @@ fn asked(adapter: &Path) -> LoadOptions {
             group: 0,
             split: RankSplit::default(),
         }),
+        progress: Some(LoadProgress::new()),
     }
 }
 
@@ -75,6 +76,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         threads,
         cpu_activations,
         ranks,
+        progress,
     } = asked(adapter.path());
     let none = LoadOptions::default;
     let plain = numbers(model);
@@ -200,6 +202,11 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         }
     };
     walk.option("ranks", Some(Feature::Ranks), together);
+    let told = load(walk, LoadOptions { progress: progress.clone(), ..none() }).map(|told| {
+        let total = told.info().weight_bytes;
+        progress.and_then(|progress| progress.weights()) == Some(WeightsRead { read: total, total })
+    });
+    walk.option("progress", None, told);
 }
 
 /// Log probabilities of tokens after a prompt that does not fit into a short context.

@@ -39,7 +39,7 @@ impl Pool {
         let names = catalogue.names();
         let index = names.get(name).ok_or_else(|| names.not_found(name, None))?;
         let table = self.lock();
-        Ok(Report::of(index, catalogue.known(index), &table.slots, Instant::now()))
+        Ok(self.report(index, catalogue.known(index), &table.slots, Instant::now()))
     }
 
     /// Looks for models that have come and gone, unless that was done a moment ago.

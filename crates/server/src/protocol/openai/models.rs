@@ -108,6 +108,9 @@ fn object(state: &State, report: &Report) -> Json {
     if let Some(error) = &report.error {
         object["error"] = json!(error);
     }
+    if let Some(load) = report.load() {
+        object["load"] = load;
+    }
     let told = match &report.model {
         Some(Any::Text(loaded)) => text(loaded.model.info(), loaded.model.capabilities()),
         Some(Any::Image(model)) => image(model.info()),
