@@ -6,7 +6,9 @@ use std::fmt;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error, with the name of the thing and, where there are two sides, both.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Its `Debug` is its text, too, so that a `main` that returns it tells people what is wrong.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// No backend of this name is registered.
@@ -162,6 +164,12 @@ impl fmt::Display for Error {
             Error::Engine(reason) => f.write_str(reason),
             Error::Unusable(reason) => write!(f, "the model cannot be used any more: {reason}"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -100,7 +100,7 @@ pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
 pub use ranks::{RankSplit, Ranks};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_embedding_model,
-    load_image_model, load_model, load_transcription_model, register,
+    load_image_model, load_model, load_transcription_model, register, resolve_by,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
 pub use transcription::{

@@ -23,8 +23,8 @@ impl WeightsRead {
 
 /// The progress of a load, which its clones share.
 ///
-/// A program gives one to a load ([`LoadOptions::progress`](crate::LoadOptions::progress)) and looks
-/// at a clone meanwhile. The backend tells of each tensor that it has read.
+/// A program gives one to a load ([`LoadOptions::progress`](crate::LoadOptions::progress)) and
+/// looks at a clone meanwhile. The backend tells of each tensor that it has read.
 ///
 /// ```
 /// let progress = inference_core::LoadProgress::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{
@@ -10,16 +10,33 @@ use crate::{
     LoadOptions, Result, TextModel, TranscriptionLoadOptions, TranscriptionModel,
 };
 
+/// Finds the path of a model by a name; `None` where the text is no name.
+type Resolver =
+    dyn Fn(&str) -> Result<Option<PathBuf>, Box<dyn std::error::Error + Send + Sync>> + Send + Sync;
+
 /// Backends by name. Programs use the [`global`] one; tests make their own.
 #[derive(Default)]
 pub struct Registry {
     backends: RwLock<BTreeMap<String, Arc<dyn Backend>>>,
+    resolver: RwLock<Option<Arc<Resolver>>>,
 }
 
 impl Registry {
     /// An empty registry.
     pub const fn new() -> Self {
-        Registry { backends: RwLock::new(BTreeMap::new()) }
+        Registry { backends: RwLock::new(BTreeMap::new()), resolver: RwLock::new(None) }
+    }
+
+    /// From now on, a model's path at which nothing is goes through `resolver`, in place of an
+    /// earlier one. It gives the path that is loaded instead, or `None` for a text that is no name.
+    pub fn resolve_by(
+        &self,
+        resolver: impl Fn(&str) -> Result<Option<PathBuf>, Box<dyn std::error::Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        *self.resolver.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(resolver));
     }
 
     /// Adds a backend under its own name.
@@ -70,15 +87,16 @@ impl Registry {
         Err(Error::NoBackendAvailable { unavailable })
     }
 
-    /// Loads `path` with the backend that `options.backend` names, else with the default one.
+    /// Loads `path` with the backend that `options.backend` names, else with the default one. A
+    /// name that [`resolve_by`](Self::resolve_by) knows may stand for the path, here and below.
     ///
     /// # Errors
-    /// [`Error::BackendNotRegistered`], [`Error::BackendNotAvailable`], those of
-    /// [`default_backend`](Self::default_backend), of [`LoadOptions::validate`] and of the
-    /// backend's own load.
+    /// [`Error::Load`] with the resolver's reason, [`Error::BackendNotRegistered`],
+    /// [`Error::BackendNotAvailable`], those of [`default_backend`](Self::default_backend), of
+    /// [`LoadOptions::validate`] and of the backend's own load.
     pub fn load_model(&self, path: &Path, options: &LoadOptions) -> Result<Box<dyn TextModel>> {
         options.validate()?;
-        self.chosen(options.backend.as_deref())?.load_model(path, options)
+        self.chosen(options.backend.as_deref())?.load_model(&self.place(path)?, options)
     }
 
     /// Loads the image model at `path` with the backend that `options.backend` names, else with the
@@ -92,7 +110,7 @@ impl Registry {
         options: &ImageLoadOptions,
     ) -> Result<Box<dyn ImageModel>> {
         options.validate()?;
-        self.chosen(options.backend.as_deref())?.load_image_model(path, options)
+        self.chosen(options.backend.as_deref())?.load_image_model(&self.place(path)?, options)
     }
 
     /// Loads the embedding model at `path` with the backend that `options.backend` names, else with
@@ -106,7 +124,7 @@ impl Registry {
         options: &EmbeddingLoadOptions,
     ) -> Result<Box<dyn EmbeddingModel>> {
         options.validate()?;
-        self.chosen(options.backend.as_deref())?.load_embedding_model(path, options)
+        self.chosen(options.backend.as_deref())?.load_embedding_model(&self.place(path)?, options)
     }
 
     /// Loads the model at `path`, which transcribes speech, with the backend that
@@ -120,7 +138,20 @@ impl Registry {
         options: &TranscriptionLoadOptions,
     ) -> Result<Box<dyn TranscriptionModel>> {
         options.validate()?;
-        self.chosen(options.backend.as_deref())?.load_transcription_model(path, options)
+        self.chosen(options.backend.as_deref())?
+            .load_transcription_model(&self.place(path)?, options)
+    }
+
+    /// The path of the model that `given` means.
+    fn place(&self, given: &Path) -> Result<PathBuf> {
+        let resolver = self.resolver.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let name = given.to_str().filter(|_| !given.exists());
+        let (Some(resolver), Some(name)) = (resolver, name) else { return Ok(given.to_owned()) };
+        let failed = |error: Box<dyn std::error::Error + Send + Sync>| Error::Load {
+            path: name.to_owned(),
+            reason: error.to_string(),
+        };
+        Ok(resolver(name).map_err(failed)?.unwrap_or_else(|| given.to_owned()))
     }
 
     /// The backend of that name, else the default one; it is available.
@@ -161,6 +192,16 @@ pub fn global() -> &'static Registry {
 /// Those of [`Registry::register`].
 pub fn register(backend: Arc<dyn Backend>) -> Result<()> {
     GLOBAL.register(backend)
+}
+
+/// [`Registry::resolve_by`] on the [`global`] registry.
+pub fn resolve_by(
+    resolver: impl Fn(&str) -> Result<Option<PathBuf>, Box<dyn std::error::Error + Send + Sync>>
+    + Send
+    + Sync
+    + 'static,
+) {
+    GLOBAL.resolve_by(resolver);
 }
 
 /// [`Registry::get`] on the [`global`] registry.

@@ -4,6 +4,8 @@
 //! - [`ChatFormat`] and [`ChatTemplate`]: conversations as a model's own template writes them.
 //! - [`constraint`]: JSON schemas, regular expressions and grammars that a text is held to.
 //! - [`answer`]: reasoning, content and tool calls, told apart in what a model wrote.
+//! - [`json`]: the contract's values from those of `serde_json`, and back.
+//! - `GenerationStream`, with the feature `stream`: a generation as a stream of `futures`.
 //!
 //! The crate knows no tensors, no engine and no HTTP. Behaviour follows transformers 5 and mlx-lm,
 //! whose results the tests hold as golden files. Where the crate differs (special tokens inside
@@ -33,6 +35,8 @@ mod reasoning;
 mod source;
 mod special_tokens;
 mod stop;
+#[cfg(feature = "stream")]
+mod stream;
 mod token_bytes;
 mod tokenizer;
 
@@ -44,4 +48,6 @@ pub use files::{Files, Folder, ReadError};
 pub use frame::Frame;
 pub use load::MAX_ADDED_TOKENS;
 pub use stop::{Held, StopMatcher};
+#[cfg(feature = "stream")]
+pub use stream::GenerationStream;
 pub use tokenizer::{AddSpecial, MAX_INPUT_BYTES, SkipSpecial, Tokenizer};

@@ -49,7 +49,7 @@ impl ModelFiles {
         ModelFiles::of(path, |file| Gguf::open(file, groups, dtype))
     }
 
-    /// As [`open`](Self::open), for a description alone: a file of GGUF gives no tokenizer.
+    /// The files of the model at `path` for a description alone: those of GGUF have no tokenizer.
     ///
     /// # Errors
     /// As [`open`](Self::open), but for what is wrong with the vocabulary.

@@ -163,3 +163,19 @@ fn of_several_models_in_gguf_the_usual_one_comes_where_none_is_named() {
     assert_eq!(found("org/gguf:Q8_0"), eight.model);
     assert_eq!(found("org/gguf"), eight.folder.join("m-Q4_K_M.gguf"));
 }
+
+#[test]
+fn a_pulled_model_is_found_by_what_people_write() {
+    let place = Place::new();
+    let folder = place.pull(NAME).unwrap().folder;
+    let settings = place.settings();
+    let address = format!("{}/{NAME}", settings.endpoint);
+    for text in [NAME, "org/model@main", &address] {
+        assert_eq!(settings.pulled(text).unwrap().as_deref(), Some(&*folder), "{text}");
+    }
+    for text in ["./org/model", "/org/model", "a folder", "org/model/deeper"] {
+        assert_eq!(settings.pulled(text).unwrap(), None, "{text}");
+    }
+    let error = settings.pulled("qwen3-0.6b").unwrap_err().to_string();
+    assert!(error.contains("/Qwen3-0.6B") && error.contains("is not in the cache"), "{error}");
+}

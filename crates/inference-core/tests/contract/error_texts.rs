@@ -5,6 +5,8 @@ use inference_core::Error;
 #[track_caller]
 fn reads(error: Error, text: &str) {
     assert_eq!(error.to_string(), text);
+    // A `main` that returns it prints it so.
+    assert_eq!(format!("{error:?}"), text);
 }
 
 #[test]

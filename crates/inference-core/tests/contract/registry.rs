@@ -1,7 +1,7 @@
 //! The registry: names, preference, errors, threads.
 
 use std::path::Path;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
 use fake_model::{FakeBackend, FakeModel};
 use inference_core::{Backend, Error, LoadOptions, Preference, Registry, Result, TextModel};
@@ -263,4 +263,30 @@ fn results_that_hold_a_backend_or_a_model_can_be_printed() {
     assert!(format!("{:?}", registry.get("cpu")).contains(r#"name: "cpu""#));
     let model = registry.load_model(Path::new("m"), &LoadOptions::default());
     assert!(format!("{model:?}").contains(r#"architecture: "cpu""#));
+}
+
+#[test]
+fn a_name_is_looked_up_where_nothing_is_at_the_path() {
+    let registry = registry([FakeBackend::available("cpu")]);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    registry.resolve_by(move |name| {
+        log.lock().unwrap().push(name.to_owned());
+        match name {
+            "known" => Ok(Some("broken".into())),
+            "gone" => Err("`gone` is not in the cache".into()),
+            _ => Ok(None),
+        }
+    });
+    let load = |path: &Path| registry.load_model(path, &LoadOptions::default()).map(|_| ());
+    load(here).unwrap();
+    // The backend gets the path that was found.
+    let broken = load(Path::new("broken")).unwrap_err();
+    assert_eq!(load(Path::new("known")), Err(broken));
+    load(Path::new("other")).unwrap();
+    let error = load(Path::new("gone")).unwrap_err();
+    assert_eq!(error.to_string(), "gone: `gone` is not in the cache");
+    // What is there needs no look-up.
+    assert_eq!(*asked.lock().unwrap(), ["broken", "known", "other", "gone"]);
 }

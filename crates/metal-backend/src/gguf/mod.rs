@@ -94,7 +94,7 @@ impl Gguf {
         Ok(file)
     }
 
-    /// As [`open`](Self::open), but no tokenizer is made, which takes most of the time.
+    /// A file that is opened without making its tokenizer, which takes most of the time.
     ///
     /// # Errors
     /// As [`open`](Self::open), but for what is wrong with the vocabulary.

@@ -5,10 +5,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 use std::error::Error;
-use std::future::poll_fn;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use inference_core::{CancelToken, GenerateOptions, Generation, LoadOptions, Prompt};
+use inference_text::GenerationStream;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -39,9 +40,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The text of a generation, told token by token.
-async fn whole(name: &str, mut generation: Generation) -> inference_core::Result<String> {
+async fn whole(name: &str, generation: Generation) -> inference_core::Result<String> {
     let mut text = String::new();
-    while let Some(token) = poll_fn(|context| generation.poll_next(context)).await {
+    let mut tokens = GenerationStream::from(generation);
+    while let Some(token) = tokens.next().await {
         let token = token?;
         eprintln!("{name}: {:?}", token.text);
         text.push_str(&token.text);
