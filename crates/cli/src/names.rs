@@ -43,13 +43,13 @@ fn is_path(text: &str) -> bool {
         || is_file && FILES.iter().any(|ending| small.ends_with(ending))
 }
 
-/// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is no
-/// name either: its loading tells that it is missing. A model that is not in the cache is fetched
-/// where that is wanted.
+/// The model in the hub's cache that `model` names; `None` where it is a folder. So is what is
+/// written as a path: its loading tells that it is missing. A model that is not in the cache is
+/// fetched where that is wanted.
 ///
 /// # Errors
-/// A name that is neither a folder nor in the cache; one that is nearly another one; as
-/// [`fetch_if_wanted`].
+/// A name that is neither a folder nor in the cache; a word that is neither; one that is nearly
+/// another one; as [`fetch_if_wanted`].
 pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
     let Some(text) = model.to_str().filter(|text| !is_path(text) && !model.exists()) else {
         return Ok(None);
@@ -59,6 +59,11 @@ pub fn pulled(model: &Path) -> Result<Option<(Name, PathBuf)>> {
         // An address is no folder.
         Err(error) if text.contains("://") => return Err(error),
         Err(error) if !text.contains('/') && !nearest(text).is_empty() => return Err(error),
+        Err(_) if !text.contains('/') => {
+            let remedy = "`ml models` lists short names, and `ml list` what is here";
+            let reason = format!("{text}: no such folder, and no name of a model: {remedy}");
+            return Err(Failure::Other(reason));
+        }
         Err(_) => return Ok(None),
     };
     let settings = Settings::from_env()?;
@@ -137,7 +142,6 @@ mod tests {
     #[test]
     fn what_is_written_as_a_path_is_one() {
         for text in [
-            "my-own-finetune-of-something",
             "/no/such/folder",
             "./org/name",
             "../name",
@@ -150,6 +154,8 @@ mod tests {
         ] {
             assert_eq!(pulled(Path::new(text)).unwrap(), None, "{text}");
         }
+        let error = pulled(Path::new("my-own-finetune-of-something")).unwrap_err().to_string();
+        assert!(error.contains("no such folder, and no name of a model: `ml models`"), "{error}");
         for text in ["org/name", "https://hf.co/org/name/", "hf.co/org/name/blob/main/x.gguf"] {
             assert!(!is_path(text), "{text}");
         }

@@ -30,7 +30,7 @@ fn pulled() -> impl Iterator<Item = String> {
 }
 
 /// Those of `names` that are most like `text`, the nearest first.
-fn among(text: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+pub fn among(text: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     let text = short(text);
     let mut near: Vec<_> = names
         .filter_map(|name| Some((distance(&text, &name.to_lowercase())?, name)))

@@ -20,6 +20,15 @@ fn a_missing_folder_is_named() {
 }
 
 #[test]
+fn a_word_that_is_no_model_is_told_where_names_are() {
+    let output = ml(&["generate", "--model", "nothing-like-any", FOX]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.starts_with("error: nothing-like-any: no such folder, and no name"), "{error}");
+    assert!(error.contains("`ml models`") && error.contains("`ml list`"), "{error}");
+}
+
+#[test]
 fn a_missing_adapter_is_named() {
     let output = ml(&["generate", FOX, "--adapter", "no/such/adapter"]);
     assert_eq!(output.status.code(), Some(1));

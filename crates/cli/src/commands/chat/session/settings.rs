@@ -1,9 +1,11 @@
 //! The options of a chat's answers, which change while it goes on.
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::args::SamplingArgs;
 use crate::failure::{self, Failure, Result};
+use crate::nearest::{among, question};
 
 /// The options of answers, and what was changed of them.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +49,13 @@ impl Settings {
         };
         let mut line = Line { sampling: self.sampling.clone() };
         line.try_update_from([&argument]).map_err(|error| {
-            let reason = failure::reason_of_arguments(&error);
+            let reason = match error.kind() {
+                ErrorKind::UnknownArgument => {
+                    let near = among(name, Settings::names().into_iter());
+                    format!("there is no option `{name}`{}", question(&near))
+                }
+                _ => failure::reason_of_arguments(&error),
+            };
             Failure::Usage(format!("{reason}: /set alone lists the options"))
         })?;
         line.sampling.options()?;

@@ -309,7 +309,10 @@ fn settings_are_checked_like_the_command_line() {
             .starts_with("--temperature: -1 is not")
     );
     assert!(error(session.settings().set("top-k", Some("x"))).contains("expected a whole number"));
-    assert!(error(session.settings().set("colour", Some("red"))).contains("'--colour'"));
+    let unknown = error(session.settings().set("colour", Some("red")));
+    assert!(unknown.starts_with("there is no option `colour`: /set"), "{unknown}");
+    let near = error(session.settings().set("temp", Some("1")));
+    assert!(near.starts_with("there is no option `temp` (is it temperature?)"), "{near}");
     assert_eq!(session.settings().changed(), ["--top-k=40", "--temperature=0.7"]);
     session.settings().set("reset", None).unwrap();
     assert!(session.settings().changed().is_empty());
