@@ -11,6 +11,7 @@ use crate::config::Limits;
 use crate::fields::table::{Effect, Field};
 use crate::http::response::json_response;
 use crate::protocol::anthropic::tables as anthropic;
+use crate::protocol::google::tables as google;
 use crate::protocol::llama_server::tables as llama;
 use crate::protocol::ollama::tables as ollama;
 use crate::protocol::openai::{foreign, tables};
@@ -77,6 +78,30 @@ const POSTS: &[Endpoint] = &[
         answer: "TokenCount",
         error: "Error",
         one_of: &[],
+    },
+    Endpoint {
+        path: "/v1beta/models/{model}:generateContent",
+        about: "Answer a conversation, in Google's protocol",
+        tables: &[google::CREATE, google::CONVERSATION],
+        answer: "Object",
+        error: "GoogleError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1beta/models/{model}:streamGenerateContent",
+        about: "The same in a stream: an array, or events with `?alt=sse`",
+        tables: &[google::CREATE, google::CONVERSATION],
+        answer: "Objects",
+        error: "GoogleError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1beta/models/{model}:countTokens",
+        about: "How many tokens a conversation has, in Google's protocol",
+        tables: &[google::COUNT, google::CONVERSATION],
+        answer: "Object",
+        error: "GoogleError",
+        one_of: &["contents", "generateContentRequest"],
     },
     Endpoint {
         path: "/api/chat",
@@ -260,6 +285,8 @@ const GETS: &[(&str, &str, &str)] = &[
     ("/api/version", "The version of Ollama's protocol", "application/json"),
     ("/api/tags", "The models, in Ollama's protocol", "application/json"),
     ("/api/ps", "The models that are loaded, in Ollama's protocol", "application/json"),
+    ("/v1beta/models", "The models, in Google's protocol", "application/json"),
+    ("/v1beta/models/{model}", "One model, in Google's protocol", "application/json"),
     ("/v1/models", "The models, and which are loaded", "application/json"),
     ("/v1/models/{model}", "One model, by its name", "application/json"),
 ];
@@ -318,15 +345,17 @@ pub async fn serve(Shared(state): Shared<Arc<State>>) -> Response {
 pub fn document(limits: &Limits) -> Json {
     let mut paths = Map::new();
     for (path, about, media_type) in GETS {
-        let error = if path.starts_with("/api/") { "OllamaError" } else { "Error" };
+        let error = match path {
+            path if path.starts_with("/api/") => "OllamaError",
+            path if path.starts_with("/v1beta/") => "GoogleError",
+            _ => "Error",
+        };
         let mut operation = json!({
             "summary": about,
             "responses": responses(json!({*media_type: {}}), error),
         });
         if path.contains('{') {
-            let schema = json!({"type": "string"});
-            let name = json!({"name": "model", "in": "path", "required": true, "schema": schema});
-            operation["parameters"] = json!([name]);
+            operation["parameters"] = json!([model_parameter()]);
         }
         paths.insert((*path).to_owned(), json!({"get": operation}));
     }
@@ -338,7 +367,10 @@ pub fn document(limits: &Limits) -> Json {
             let media_type = if lines { "application/x-ndjson" } else { "text/event-stream" };
             content[media_type] = json!({"schema": {"type": "string"}});
         }
-        let operation = json!({
+        if endpoint.path.ends_with(":streamGenerateContent") {
+            content["text/event-stream"] = json!({"schema": {"type": "string"}});
+        }
+        let mut operation = json!({
             "summary": endpoint.about,
             "requestBody": {
                 "required": true,
@@ -346,6 +378,9 @@ pub fn document(limits: &Limits) -> Json {
             },
             "responses": responses(content, endpoint.error),
         });
+        if endpoint.path.contains('{') {
+            operation["parameters"] = json!([model_parameter()]);
+        }
         paths.insert(endpoint.path.to_owned(), json!({"post": operation}));
     }
     for operation in STORED {
@@ -368,7 +403,7 @@ pub fn document(limits: &Limits) -> Json {
         "openapi": "3.1.0",
         "info": {
             "title": "ml",
-            "description": "OpenAI's, Anthropic's and Ollama's interfaces, and some of its own, over a local model.",
+            "description": "OpenAI's, Anthropic's, Google's and Ollama's interfaces, and some of its own, over a local model.",
             "version": env!("CARGO_PKG_VERSION"),
         },
         "security": [{}, {"key": []}],
@@ -378,6 +413,11 @@ pub fn document(limits: &Limits) -> Json {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     })
+}
+
+/// The name of a model in a path.
+fn model_parameter() -> Json {
+    json!({"name": "model", "in": "path", "required": true, "schema": {"type": "string"}})
 }
 
 fn request(endpoint: &Endpoint, limits: &Limits) -> Json {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{DefaultBodyLimit, Request, State as Shared};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
@@ -17,6 +17,8 @@ use crate::http::path::Name;
 use crate::page::PAGE;
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
+use crate::protocol::google::action::{Action, is_client};
+use crate::protocol::google::{self, generate::act};
 use crate::protocol::llama_server::{completion, facts};
 use crate::protocol::ollama::{self, refused};
 use crate::protocol::openai::{chat, completions, embeddings, images, models, transcriptions};
@@ -62,9 +64,11 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/health", read(get(health::health))),
         ("/metrics", read(get(health::metrics))),
         ("/openapi.json", read(get(openapi::serve))),
-        ("/v1/models", read(get(models::list))),
+        ("/v1/models", read(get(list_models))),
         // Names such as `owner/model` have a slash.
-        ("/v1/models/{*model}", of_model(get(models::one))),
+        ("/v1/models/{*model}", of_model(get(one_model))),
+        ("/v1beta/models", read(get(google::models::list))),
+        ("/v1beta/models/{*model}", of_model(get(google::models::one))),
         ("/v1/chat/completions", write(post(chat::create))),
         ("/v1/completions", write(post(completions::create))),
         ("/v1/messages", write(post(messages::create))),
@@ -122,20 +126,20 @@ fn of_stored(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     })
 }
 
-/// Other methods of a model are a 405. Where no model has the name, such as `load`, the path is one
-/// that there is not.
+/// A model is asked to do something by a word behind its name, as Google's protocol has it. Other
+/// methods of a model are a 405. Where no model has the name, such as `load`, the path is one that
+/// there is not.
 fn of_model(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     let other = |Shared(state): Shared<Arc<State>>,
                  Extension(paths): Extension<Arc<Paths>>,
                  name: Result<Name>,
                  request: Request| async move {
-        let is_there = match name {
-            Ok(Name(name)) => state.pool.get(&name).await.is_ok(),
-            Err(_) => false,
-        };
-        match is_there {
-            true => other_method(&request, "GET, HEAD"),
-            false => no_path(&paths, &request),
+        let Ok(Name(name)) = name else { return Err(no_path(&paths, &request)) };
+        match Action::of(&name) {
+            Some(asked) if request.method() == Method::POST => act(&state, asked, request).await,
+            Some(_) => Err(other_method(&request, "POST")),
+            None if state.pool.get(&name).await.is_ok() => Err(other_method(&request, "GET, HEAD")),
+            None => Err(no_path(&paths, &request)),
         }
     };
     route.fallback(other)
@@ -156,6 +160,27 @@ async fn nowhere(Extension(paths): Extension<Arc<Paths>>, request: Request) -> A
 fn no_path(paths: &Paths, request: &Request) -> ApiError {
     let path = request.uri().path();
     ApiError::not_found(clipped(path), paths.nearest(path).as_deref())
+}
+
+/// The models in the words of the client's protocol, where it says which.
+async fn list_models(state: Shared<Arc<State>>, uri: Uri, headers: HeaderMap) -> Result<Response> {
+    match is_client(&headers) {
+        true => google::models::list(state, uri).await,
+        false => models::list(state, uri).await,
+    }
+}
+
+/// One model, as [`list_models`].
+async fn one_model(
+    state: Shared<Arc<State>>,
+    name: Name,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response> {
+    match is_client(&headers) {
+        true => google::models::one(state, name, uri).await,
+        false => models::one(state, name).await,
+    }
 }
 
 async fn index(headers: HeaderMap) -> Response {

@@ -41,6 +41,11 @@ impl Reader {
         }
     }
 
+    /// Returns true where the field `name` is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| !value.is_null())
+    }
+
     /// A copy of the value of the field `name`, which is not taken; `null` where it is left out.
     pub fn copy(&self, name: &str) -> Json {
         self.fields.get(name).cloned().unwrap_or_default()

@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::access_log::Entry;
+use super::query::pairs;
 use super::response::{FindErrorBody, written};
 use super::timed_io::Ending;
 use super::unread::Unread;
@@ -45,8 +46,15 @@ const REQUEST_ID_TOO: &str = "request-id";
 /// A key, as Anthropic's clients send it.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
+/// A key, as Google's clients send it; also in the query.
+const GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+const QUERY_KEY: &str = "key";
+
 /// The longest id that is taken over from a client.
 const LONGEST_ID: usize = 128;
+
+/// Headers that may be there once.
+const ONCE: [HeaderName; 6] = [HOST, ORIGIN, AUTHORIZATION, API_KEY, GOOGLE_KEY, CONTENT_TYPE];
 
 /// The header by which a browser asks whether a page on a public address may reach a private one.
 const REQUEST_PRIVATE_NETWORK: &str = "access-control-request-private-network";
@@ -146,7 +154,7 @@ enum Passed {
 fn admit(config: &Config, request: &Request) -> Result<Passed> {
     // Of two, a proxy in front may go by the other one.
     let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
-    if let Some(name) = [HOST, ORIGIN, AUTHORIZATION, API_KEY, CONTENT_TYPE].iter().find(twice) {
+    if let Some(name) = ONCE.iter().find(twice) {
         return Err(ApiError::bad_request(format!("the header `{name}` is there twice")));
     }
     check_host(config, request)?;
@@ -165,7 +173,7 @@ fn admit(config: &Config, request: &Request) -> Result<Passed> {
     let path = request.uri().path();
     let open = OPEN.contains(&path) || path.starts_with(page::FOLDER);
     if !open && !config.keys.is_empty() {
-        check_key(config, request.headers())?;
+        check_key(config, request.headers(), request.uri().query())?;
     }
     Ok(Passed::Request)
 }
@@ -235,6 +243,7 @@ fn allow_origin(
                        x-stainless-lang, x-stainless-os, x-stainless-package-version, \
                        x-stainless-retry-count, x-stainless-runtime, \
                        x-stainless-runtime-version, x-stainless-timeout, x-api-key, \
+                       x-goog-api-key, x-goog-api-client, \
                        anthropic-version, anthropic-beta, \
                        anthropic-dangerous-direct-browser-access, *";
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
@@ -243,15 +252,20 @@ fn allow_origin(
 }
 
 /// Each key that is given must be one of the server's.
-fn check_key(config: &Config, headers: &HeaderMap) -> Result<()> {
+fn check_key(config: &Config, headers: &HeaderMap, query: Option<&str>) -> Result<()> {
     let bearer = headers.get(AUTHORIZATION).map(|given| {
         let bytes = given.as_bytes();
         let scheme = bytes.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
         if scheme { bytes[7..].trim_ascii() } else { &[] }
     });
-    let given = [bearer, headers.get(API_KEY).map(HeaderValue::as_bytes)];
-    if given == [None, None] {
-        let message = "no API key: send it as `Authorization: Bearer KEY` or as `x-api-key: KEY`";
+    let of_header = |name| headers.get(name).map(HeaderValue::as_bytes);
+    let pairs = pairs(query)?;
+    let of_query = pairs.iter().find(|(name, _)| name == QUERY_KEY);
+    let of_query = of_query.map(|(_, key)| key.as_bytes());
+    let given = [bearer, of_header(API_KEY), of_header(GOOGLE_KEY), of_query];
+    if given.iter().all(Option::is_none) {
+        let message = "no API key: send it as `Authorization: Bearer KEY`, as `x-api-key: KEY` or \
+                       as `x-goog-api-key: KEY`";
         return Err(ApiError::invalid_key(message));
     }
     // All of them are compared, so that the time does not tell which one it was.

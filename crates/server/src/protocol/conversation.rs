@@ -23,7 +23,15 @@ use crate::pool::loaded::Loaded;
 use crate::run::reading::Reading;
 
 /// The fields by which protocols give an answer's format.
-const FORMATS: [&str; 4] = ["response_format", "text.format", "format", "output_config.format"];
+const FORMATS: [&str; 7] = [
+    "response_format",
+    "text.format",
+    "format",
+    "output_config.format",
+    "generationConfig.responseSchema",
+    "generationConfig.responseJsonSchema",
+    "generationConfig.responseMimeType",
+];
 
 /// A conversation that is to be answered.
 #[derive(Debug, Default)]

@@ -39,12 +39,30 @@ pub fn leave_out(tool: &Reader, kind: &str) -> Result<bool> {
         return Ok(false);
     }
     if is_strict() {
-        let reason =
-            format!("the server has no `{kind}` of its own; take it out, or give it as a function");
-        return Err(ApiError::unsupported(tool.path("type"), reason));
+        return Err(not_here(&tool.path("type"), kind));
     }
     tell(&tool.path(kind));
     Ok(true)
+}
+
+/// Leaves out the tool `kind` at `path`, which another server runs.
+///
+/// # Errors
+/// The server holds requests to what it honours.
+pub fn leave_out_at(path: &str, kind: &str) -> Result<()> {
+    match is_strict() {
+        true => Err(not_here(path, kind)),
+        false => {
+            tell(path);
+            Ok(())
+        }
+    }
+}
+
+fn not_here(path: &str, kind: &str) -> ApiError {
+    let reason =
+        format!("the server has no `{kind}` of its own; take it out, or give it as a function");
+    ApiError::unsupported(path, reason)
 }
 
 #[cfg(test)]

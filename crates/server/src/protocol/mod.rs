@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod content;
 pub mod conversation;
 pub mod generate;
+pub mod google;
 pub mod hosted;
 mod infill;
 mod instructions;
@@ -42,6 +43,10 @@ struct Errors {
 
 const OPENAI: Errors = Errors { path: "", body: openai::error::body, event: openai::head::failure };
 
+/// Google's, whose paths are told by their ends, too.
+const GOOGLE: Errors =
+    Errors { path: "/v1beta/", body: google::error::body, event: google::error::event };
+
 /// The protocol of each path; the first that fits counts. It holds for every error of the path,
 /// also before its route is known.
 const ERRORS: &[Errors] = &[
@@ -55,12 +60,14 @@ const ERRORS: &[Errors] = &[
 const ANTHROPIC: &str = "anthropic-version";
 
 /// Finds the writer of errors' bodies for a request for `path` with `headers`. Where the path is of
-/// no protocol of its own, such as that of the models, Anthropic's clients read theirs.
+/// no protocol of its own, such as that of the models, Anthropic's and Google's clients read
+/// theirs.
 pub fn error_body(path: &str, headers: &HeaderMap) -> fn(&ApiError) -> Json {
     let errors = of_path(path);
-    match errors.path.is_empty() && headers.contains_key(ANTHROPIC) {
-        true => anthropic::error::body,
-        false => errors.body,
+    match errors.path.is_empty() {
+        true if headers.contains_key(ANTHROPIC) => anthropic::error::body,
+        true if google::action::is_client(headers) => google::error::body,
+        _ => errors.body,
     }
 }
 
@@ -70,6 +77,9 @@ fn error_event(path: &str, error: &ApiError) -> Frame {
 }
 
 fn of_path(path: &str) -> &'static Errors {
+    if google::action::is_own(path) {
+        return &GOOGLE;
+    }
     let path = path.strip_prefix("/v1").unwrap_or(path);
     ERRORS.iter().find(|errors| path.starts_with(errors.path)).unwrap_or(&OPENAI)
 }

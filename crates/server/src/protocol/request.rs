@@ -33,10 +33,25 @@ pub async fn checked(state: &State, request: Request, tables: &[&[Field]]) -> Re
     let (body, bytes) = body::object(state, request).await?;
     let mut reader = check(tables, &state.config.limits, body)?;
     let name = reader.text("model")?;
-    waiting.set(reader.copy("stream") == true);
-    let loaded = state.pool.text(name.as_deref()).await;
+    let streams = reader.copy("stream") == true;
+    let loaded = loaded_for(state, &waiting, name.as_deref(), streams).await?;
+    Ok(Checked { reader, loaded, bytes })
+}
+
+/// The model `name`, once it is loaded. A request that wants events hears that it is waited for.
+///
+/// # Errors
+/// There is no such model, or it cannot be loaded.
+pub async fn loaded_for(
+    state: &State,
+    waiting: &Waiting,
+    name: Option<&str>,
+    wants_events: bool,
+) -> Result<Lease<Loaded>> {
+    waiting.set(wants_events);
+    let loaded = state.pool.text(name).await;
     waiting.set(false);
     let loaded = loaded?;
     Tally::current().answered_by(loaded.name());
-    Ok(Checked { reader, loaded, bytes })
+    Ok(loaded)
 }

@@ -149,6 +149,7 @@ impl<W: Wire> Stream<W> {
         Ok(match self.wire.form() {
             Form::Events => self.events(keep_alive),
             Form::Lines => as_it_comes(self.lines(keep_alive)),
+            Form::Array => as_it_comes(self.array(keep_alive)),
         })
     }
 
@@ -170,6 +171,23 @@ impl<W: Wire> Stream<W> {
             Some((Ok::<_, Infallible>(line(frame)), stream))
         });
         text_response(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines))
+    }
+
+    fn array(self, keep_alive: Duration) -> Response {
+        // In front of each item, and of the end; nothing comes behind that.
+        let parts = stream::unfold((self, Some("[")), move |(mut stream, before)| async move {
+            let before = before?;
+            let (text, next) = match tokio::time::timeout(keep_alive, stream.frame()).await {
+                Ok(Some(Frame::Data(data))) => (format!("{before}{data}"), Some(",\n")),
+                Ok(Some(Frame::Event(_, data))) => (format!("{before}{data}"), Some(",\n")),
+                // Between values, JSON takes any blanks.
+                Ok(Some(Frame::Comment(_))) | Err(_) => ("\n".to_owned(), Some(before)),
+                Ok(None) if before == "[" => ("[]".to_owned(), None),
+                Ok(None) => ("]".to_owned(), None),
+            };
+            Some((Ok::<_, Infallible>(text), (stream, next)))
+        });
+        text_response(StatusCode::OK, "application/json", Body::from_stream(parts))
     }
 
     /// The next frame, which says what went wrong where something did; `None` after the last one.

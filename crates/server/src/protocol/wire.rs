@@ -25,6 +25,8 @@ pub enum Form {
     Events,
     /// Lines, each of which is the data of a frame (`application/x-ndjson`).
     Lines,
+    /// One array of JSON, whose items are the data of frames.
+    Array,
 }
 
 /// Writes the answers of one request, in a stream or whole. Answers are numbered from 0.

@@ -53,6 +53,14 @@ fn bodies() -> Vec<(&'static str, Json)> {
         {"role": "assistant", "content": "b", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
         {"role": "tool", "tool_name": "f", "content": "r"},
     ]);
+    let inline = json!({"mimeType": "image/png", "data": png.split(',').nth(1)});
+    let contents = json!([
+        {"role": "user", "parts": [{"text": "a"}, {"inlineData": inline}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"a": "b"}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"a": 1}}}]},
+    ]);
+    let google_schema = json!({"type": "OBJECT", "properties": {"a": {"type": "STRING",
+        "nullable": true}}, "propertyOrdering": ["a"]});
     let options = json!({"temperature": 0.5, "num_predict": 4, "stop": ["x"], "num_ctx": 512});
     vec![
         (
@@ -90,6 +98,23 @@ fn bodies() -> Vec<(&'static str, Json)> {
             "top_logprobs": 2}),
         ),
         ("/v1/responses/input_tokens", json!({"input": items})),
+        (
+            "/v1beta/models/fake:generateContent",
+            json!({"contents": contents, "systemInstruction": {"parts": [{"text": "s"}]},
+            "tools": [{"functionDeclarations": [{"name": "f", "parameters": google_schema}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+            "generationConfig": {"temperature": 0.5, "topK": 4, "maxOutputTokens": 4,
+                "stopSequences": ["x"], "thinkingConfig": {"thinkingBudget": 8}}}),
+        ),
+        (
+            "/v1beta/models/fake:streamGenerateContent",
+            json!({"contents": contents, "generationConfig": {"responseSchema": google_schema,
+                "responseLogprobs": true, "logprobs": 2}}),
+        ),
+        (
+            "/v1beta/models/fake:countTokens",
+            json!({"generateContentRequest": {"contents": contents}}),
+        ),
         (
             "/api/chat",
             json!({"model": "fake", "messages": own_messages, "tools": tools, "options": options,

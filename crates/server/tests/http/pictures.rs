@@ -30,7 +30,7 @@ fn seeing() -> TestServer {
     TestServer::with(Fake { says: vec!["a fox"], ..Fake::sees(limits()) }, |_| {})
 }
 
-fn png(width: u32, height: u32) -> Vec<u8> {
+pub fn png(width: u32, height: u32) -> Vec<u8> {
     let rgb = vec![9; 3 * (width * height) as usize];
     Picture::new(width, height, rgb).unwrap().to_png(&[]).unwrap()
 }

@@ -123,7 +123,10 @@ pub fn schema_of(path: &str, schema: Json, limits: &Limits) -> Result<Constraint
 }
 
 /// An expression that matches each of `choices`.
-fn one_of(path: &str, choices: &[String], limits: &Limits) -> Result<Constraint> {
+///
+/// # Errors
+/// There is none, or they are too long.
+pub fn one_of(path: &str, choices: &[String], limits: &Limits) -> Result<Constraint> {
     if choices.is_empty() {
         return Err(ApiError::value(path, "is empty"));
     }
