@@ -59,7 +59,8 @@ impl Paths {
     pub fn nearest(&self, asked: &str) -> Option<String> {
         let asked = clipped(asked);
         let likeness = |path: &&&str| {
-            let short = path.strip_prefix("/v1").unwrap_or(path);
+            let short = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/'));
+            let short = short.unwrap_or(path);
             // Many clients put a path of their own in front.
             let is_end = short != "/" && asked.ends_with(short);
             let ends = if is_end { 1.0 + short.len() as f64 } else { 0.0 };

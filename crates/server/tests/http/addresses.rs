@@ -11,7 +11,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// Paths with the methods that they take, and other ways to write each.
 fn ways(path: &str) -> Vec<String> {
-    let bare = path.strip_prefix("/v1").unwrap_or(path);
+    let bare = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')).unwrap_or(path);
     let mut ways = vec![format!("{path}/"), format!("/{path}"), format!("/v1{path}")];
     ways.extend([path.replace('/', "//"), format!("/v1/v1{path}//")]);
     if bare != path {

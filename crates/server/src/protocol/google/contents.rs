@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::names::{one_or_many, reader};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
+use crate::fields::told::is_empty;
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::turns::Turns;
@@ -16,6 +17,18 @@ const KINDS: [&str; 5] = ["text", "inlineData", "fileData", "functionCall", "fun
 
 /// Parts of what a server of Google runs itself.
 const FOREIGN: [&str; 4] = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
+
+/// Fields beside a part's own one, for films, sounds and documents, and for other resolutions.
+const BESIDE: [&str; 8] = [
+    "videoMetadata",
+    "mediaResolution",
+    "mediaProcessing",
+    "audioMetadata",
+    "audioTranscription",
+    "speechMetadata",
+    "documentMetadata",
+    "spreadsheetMetadata",
+];
 
 /// The messages of `systemInstruction`, and of the contents at `path`.
 ///
@@ -52,8 +65,14 @@ pub fn messages(
     Ok(parts.turns.into_messages())
 }
 
-/// A part with the field that says its kind.
-type Item = (&'static str, Reader);
+/// A part.
+struct Item {
+    /// The field that says its kind.
+    kind: &'static str,
+    /// It is a thought of the model.
+    is_thought: bool,
+    part: Reader,
+}
 
 /// The parts of a content.
 fn parts_of(content: &mut Reader) -> Result<Vec<Item>> {
@@ -68,15 +87,22 @@ fn item(mut part: Reader) -> Result<Item> {
     if let Some(kind) = FOREIGN.into_iter().find(|kind| part.has(kind)) {
         return Err(ApiError::unsupported(part.path(kind), "the server runs no tools of its own"));
     }
+    let is_thought = part.bool("thought")?.unwrap_or(false);
+    // Thoughts are taken as they are, whoever signed them.
+    part.text("thoughtSignature")?;
+    part.hints(&["partMetadata"], "it is a note")?;
+    for name in BESIDE {
+        if part.take(name).is_some_and(|value| !is_empty(&value)) {
+            let reason = "the server takes text, and pictures as they are";
+            return Err(ApiError::unsupported(part.path(name), reason));
+        }
+    }
     let mut kinds = KINDS.into_iter().filter(|kind| part.has(kind));
     let (Some(kind), None) = (kinds.next(), kinds.next()) else {
         let reason = format!("expected exactly one of {}", KINDS.join(", "));
         return Err(ApiError::value(part.own_path(), reason));
     };
-    // Thoughts are taken as they are, whoever signed them.
-    part.text("thoughtSignature")?;
-    part.hints(&["partMetadata"], "it is a note")?;
-    Ok((kind, part))
+    Ok(Item { kind, is_thought, part })
 }
 
 /// The turns so far, which parts are added to.
@@ -87,8 +113,9 @@ struct Parts<'a> {
     open: Vec<(String, String)>,
     /// The last content was the model's.
     in_model: bool,
-    /// What the model said and thought last. Clients send the pieces of a stream as so many parts.
+    /// The last text of the model. Clients send the pieces of a stream as so many parts.
     said: String,
+    /// The last thought of the model.
     thought: String,
 }
 
@@ -108,13 +135,12 @@ impl<'a> Parts<'a> {
     fn instruct(&mut self, path: &str, system: Json) -> Result<()> {
         let mut system = reader(path, system)?;
         system.text("role")?;
-        for (kind, mut part) in parts_of(&mut system)? {
+        for Item { kind, mut part, .. } in parts_of(&mut system)? {
             if kind != "text" {
                 let reason = "instructions are made of text";
                 return Err(ApiError::unsupported(part.path(kind), reason));
             }
             let text = part.text("text")?.unwrap_or_default();
-            part.bool("thought")?;
             part.finish()?;
             if !text.is_empty() {
                 self.turns.of(Role::System).say(&text);
@@ -138,12 +164,11 @@ impl<'a> Parts<'a> {
         self.flush();
         self.in_model = false;
         // Results follow their calls, whatever else the user says.
-        items.sort_by_key(|(kind, _)| *kind != "functionResponse");
-        for (kind, mut part) in items {
+        items.sort_by_key(|item| item.kind != "functionResponse");
+        for Item { kind, mut part, .. } in items {
             match kind {
                 "text" => {
                     let text = part.text("text")?.unwrap_or_default();
-                    part.bool("thought")?;
                     self.turns.of(Role::User).say(&text);
                 }
                 "functionResponse" => self.result(&mut part)?,
@@ -168,10 +193,10 @@ impl<'a> Parts<'a> {
         self.in_model = true;
         // A turn of the model is there even where it says nothing.
         self.turns.of(Role::Assistant);
-        for (index, (kind, mut part)) in items.into_iter().enumerate() {
+        for (index, item) in items.into_iter().enumerate() {
+            let Item { kind, is_thought, mut part } = item;
             match kind {
                 "text" => {
-                    let is_thought = part.bool("thought")?.unwrap_or(false);
                     let text = part.text("text")?.unwrap_or_default();
                     match is_thought {
                         true => self.thought.push_str(&text),
@@ -180,7 +205,6 @@ impl<'a> Parts<'a> {
                 }
                 "functionCall" => {
                     self.flush();
-                    part.bool("thought")?;
                     self.call(format!("call_{content}_{index}"), &mut part)?;
                 }
                 _ => {
@@ -201,6 +225,10 @@ impl<'a> Parts<'a> {
         let name = call.text("name")?;
         let name = call.need("name", name)?;
         let arguments = call.object("args")?.unwrap_or_default();
+        if call.bool("willContinue")? == Some(true) {
+            let reason = "a call is whole; send it with all of its `args`";
+            return Err(ApiError::unsupported(call.path("willContinue"), reason));
+        }
         call.finish()?;
         self.open.push((id.clone(), name.clone()));
         self.turns.call(id, name, to_value(Json::Object(arguments)));
@@ -210,7 +238,6 @@ impl<'a> Parts<'a> {
     /// Adds the result of a call: of the one that it names by id, else of the first one of its name
     /// that has none.
     fn result(&mut self, part: &mut Reader) -> Result<()> {
-        part.bool("thought")?;
         let result = part.take("functionResponse").unwrap_or_default();
         let mut result = reader(part.path("functionResponse"), result)?;
         let id = result.text("id")?.filter(|id| !id.is_empty());
@@ -240,7 +267,7 @@ impl<'a> Parts<'a> {
         if let Some(parts) = result.take("parts") {
             let path = result.path("parts");
             for (index, part) in one_or_many(&path, parts)?.into_iter().enumerate() {
-                let (kind, mut part) = item(reader(format!("{path}[{index}]"), part)?)?;
+                let Item { kind, mut part, .. } = item(reader(format!("{path}[{index}]"), part)?)?;
                 content.picture(self.picture(kind, &mut part)?);
                 part.finish()?;
             }
@@ -258,7 +285,6 @@ impl<'a> Parts<'a> {
     /// The picture of a part: base64, or a URL.
     fn picture(&self, kind: &str, part: &mut Reader) -> Result<EncodedPicture> {
         let path = part.path(kind);
-        part.bool("thought")?;
         let mut data = match kind {
             "inlineData" | "fileData" => reader(&path, part.take(kind).unwrap_or_default())?,
             _ => return Err(ApiError::unsupported(path, "expected a picture: `inlineData`")),

@@ -31,6 +31,11 @@ pub fn json_schema(path: &str, schema: Json) -> Result<Json> {
             continue;
         }
         let at = format!("{path}.{name}");
+        let name = match name.as_str() {
+            "ref" => "$ref".to_owned(),
+            "defs" => "$defs".to_owned(),
+            _ => name,
+        };
         let value = match name.as_str() {
             "type" => match kind(&at, value)? {
                 Some(kind) => kind,
@@ -40,7 +45,9 @@ pub fn json_schema(path: &str, schema: Json) -> Result<Json> {
             "format" if value == "enum" => continue,
             "items" => json_schema(&at, value)?,
             "anyOf" => alternatives(&at, value)?,
+            "additionalProperties" if value.is_object() => json_schema(&at, value)?,
             "properties" => properties(&at, value, order.as_ref())?,
+            "$defs" => properties(&at, value, None)?,
             name if COUNTS.contains(&name) => count(&at, value)?,
             // It is a note, as `examples` is.
             "example" => {
@@ -149,6 +156,7 @@ mod tests {
             "b": {"type": "STRING", "format": "enum", "enum": ["x"], "nullable": true},
             "c": {"anyOf": [{"type": "INTEGER"}], "nullable": true, "example": 1},
             "d": {"type": "TYPE_UNSPECIFIED", "title": null},
+            "e": {"ref": "#/$defs/f", "defs": {"f": {"type": "NULL"}}},
         }});
         let made = json_schema("s", given).unwrap();
         let expected = json!({"type": "object", "properties": {
@@ -156,6 +164,7 @@ mod tests {
             "a": {"type": "array", "items": {"type": ["string", "null"]}, "minItems": 2},
             "c": {"anyOf": [{"type": "integer"}, {"type": "null"}], "examples": [1]},
             "d": {},
+            "e": {"$ref": "#/$defs/f", "$defs": {"f": {"type": "null"}}},
         }});
         assert_eq!(made.to_string(), expected.to_string());
     }

@@ -56,6 +56,13 @@ pub const GENERATION: &[Field] = &[
     refused("responseModalities", &["[]", "[\"TEXT\"]", "[\"text\"]"], NO_SPEECH),
     refused("speechConfig", &["{}"], NO_SPEECH),
     refused("imageConfig", &["{}"], NO_SPEECH),
+    refused("responseFormat", &["[]"], "give `responseMimeType` with `responseSchema`"),
+    refused("translationConfig", &["{}"], "say in the text to which language to translate"),
+    refused(
+        "audioTranscriptionConfig",
+        &["{}"],
+        "speech is written down by /v1/audio/transcriptions",
+    ),
     refused("audioTimestamp", &["false"], "the model hears nothing"),
     refused(
         "mediaResolution",

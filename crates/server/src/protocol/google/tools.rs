@@ -21,7 +21,7 @@ const MODE: &str = "toolConfig.functionCallingConfig.mode";
 const FIELDS: ToolFields = ToolFields { tools: "tools", choice: MODE, schema: "parameters" };
 
 /// Tools that Google's servers run themselves.
-const HOSTED: [&str; 10] = [
+const HOSTED: [&str; 12] = [
     "googleSearch",
     "googleSearchRetrieval",
     "codeExecution",
@@ -30,6 +30,8 @@ const HOSTED: [&str; 10] = [
     "enterpriseWebSearch",
     "fileSearch",
     "computerUse",
+    "exaAiSearch",
+    "parallelAiSearch",
     "retrieval",
     "mcpServers",
 ];
@@ -136,7 +138,8 @@ pub fn calls(reader: &mut Reader, tools: &mut Tools) -> Result<Calls> {
     let path = reader.path("toolConfig");
     let Some(config) = reader.take("toolConfig") else { return Ok(calls) };
     let mut config = object(path, config)?;
-    config.hints(&["retrievalConfig"], "the server looks nothing up")?;
+    let reason = "the server looks nothing up";
+    config.hints(&["retrievalConfig", "includeServerSideToolInvocations"], reason)?;
     let path = config.path("functionCallingConfig");
     let calling = config.take("functionCallingConfig");
     config.finish()?;
