@@ -44,7 +44,7 @@ pub use pool::PoolArgs;
 pub use quantise::QuantiseArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
-pub use serve::{LogFormat, ServeArgs};
+pub use serve::{LogFormat, ServeArgs, ToolFormat};
 pub use service::{Service, ServiceArgs};
 pub use setup::{CudaArgs, Setup, SetupArgs};
 pub use template::{LaterArgs, TemplateArgs};

@@ -80,6 +80,16 @@ impl fmt::Debug for TranscriptionService {
     }
 }
 
+/// Which models may be given tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tools {
+    /// Those whose chat templates know tools, in a format that is known.
+    #[default]
+    Template,
+    /// All: others are told of tools by instructions.
+    Generic,
+}
+
 /// How a server listens, whom it answers, and what it bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -113,6 +123,8 @@ pub struct Config {
     /// Refuses fields that change no answer here, such as hints for another server's engine. They
     /// are taken otherwise, and the header `x-ml-ignored` tells of them.
     pub strict_fields: bool,
+    /// Which models may be given tools.
+    pub tools: Tools,
     /// Sizes and counts.
     pub limits: Limits,
     /// Times.
@@ -136,6 +148,7 @@ impl Default for Config {
             slots: 1,
             allows_shutdown: false,
             strict_fields: false,
+            tools: Tools::Template,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
         }

@@ -44,7 +44,7 @@ mod run;
 mod server;
 
 pub use config::{
-    ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts,
+    ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts, Tools,
     TranscriptionService,
 };
 pub use http::connection::Ended;

@@ -21,6 +21,16 @@ pub enum LogFormat {
     Off,
 }
 
+/// Which models may be given tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ToolFormat {
+    /// Those whose chat templates know tools.
+    #[default]
+    Template,
+    /// All: others are told of tools by instructions, and a grammar holds their calls to a form.
+    Generic,
+}
+
 /// `ml serve`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -94,6 +104,16 @@ pub struct ServeArgs {
         help_heading = "Model"
     )]
     pub model_alias: Vec<String>,
+    /// Which models requests may give tools to
+    #[arg(
+        long,
+        env = "ML_SERVE_TOOLS",
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "template",
+        help_heading = "Model"
+    )]
+    pub tools: ToolFormat,
     /// Several models.
     #[command(flatten)]
     pub pool: PoolArgs,

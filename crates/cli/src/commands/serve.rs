@@ -17,11 +17,11 @@ use std::time::Instant;
 
 use inference_core::{Feature, LoadOptions, ModelInfo, Support};
 use inference_server::{
-    Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts,
+    Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts, Tools,
     TranscriptionService,
 };
 
-use crate::args::{LogFormat, ServeArgs};
+use crate::args::{LogFormat, ServeArgs, ToolFormat};
 use crate::failure::{Failure, Result};
 use crate::names;
 use crate::output::note;
@@ -238,6 +238,10 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
         cors_origins: args.cors_origin.clone(),
         allows_shutdown: args.allow_shutdown,
         strict_fields: args.strict_fields,
+        tools: match args.tools {
+            ToolFormat::Template => Tools::Template,
+            ToolFormat::Generic => Tools::Generic,
+        },
         local_media_path: media_folder(args)?,
         slots,
         limits: Limits {

@@ -22,6 +22,7 @@ use super::models::{LoadFailure, Loader, Makes, Models};
 use super::report::{Report, sum};
 use super::slot::{Failed, Keep, Ticket};
 use super::slots::Slots;
+use crate::config::Tools;
 use crate::error::{ApiError, Result};
 
 /// Why one who waited for a model does not get it.
@@ -66,6 +67,8 @@ pub struct Pool {
     looked: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// Generations of a model that run together, and those that may wait.
     room: (usize, usize),
+    /// Which models may be given tools.
+    tools: Tools,
     loader: Box<dyn Loader>,
     /// How many may wait, and for how long.
     waiting: usize,
@@ -77,15 +80,16 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of `models`, each of which runs so many generations together and lets so many more
-    /// wait. Must be called within a tokio runtime.
-    pub fn new(models: Models, slots: usize, waiting: usize) -> Arc<Pool> {
+    /// The pool of `models`, each of which has `room` for so many generations together and for so
+    /// many more that wait. Must be called within a tokio runtime.
+    pub fn new(models: Models, room: (usize, usize), tools: Tools) -> Arc<Pool> {
         let pinned = models.entries.iter().map(|entry| entry.pinned);
         let slots_of = Slots::new(pinned, models.memory, models.idle);
         let pool = Arc::new(Pool {
             catalogue: Mutex::new(Arc::new(Catalogue::new())),
             looked: Arc::default(),
-            room: (slots, waiting),
+            room,
+            tools,
             loader: models.loader,
             waiting: models.waiting,
             wait: models.wait,

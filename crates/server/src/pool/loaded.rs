@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use inference_core::{
-    EmbeddingModel, EngineStatus, Error, ImageModel, TextModel, TranscriptionModel,
+    ChatOptions, EmbeddingModel, EngineStatus, Error, ImageModel, Message, TextModel,
+    TranscriptionModel,
 };
 use inference_text::Effort;
 use inference_text::answer::Family;
 
 use super::models::Model;
+use crate::config::Tools;
 
 /// A model for text and what was found out about it.
 #[derive(Clone)]
@@ -19,6 +21,31 @@ pub struct Loaded {
     pub family: Family,
     /// How its template takes the reasoning effort.
     pub effort: Effort,
+    /// The place of instructions about tools, of which its template knows nothing; `None` where
+    /// they are given by the template, or not at all.
+    pub tools_in: Option<ToolsIn>,
+}
+
+/// The place of instructions about tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolsIn {
+    /// The system's message.
+    System,
+    /// The first message of the user, where the template takes none of the system.
+    User,
+}
+
+impl ToolsIn {
+    /// Finds out whether the template of `model` shows what the system says.
+    fn probe(model: &dyn TextModel) -> ToolsIn {
+        const WORD: &str = "look_up_42";
+        let messages = [Message::system(WORD), Message::user("Where?")];
+        let shown = model.render_chat(&messages, &ChatOptions::default());
+        match shown.is_ok_and(|prompt| prompt.text.contains(WORD)) {
+            true => ToolsIn::System,
+            false => ToolsIn::User,
+        }
+    }
 }
 
 /// A loaded model of any kind.
@@ -35,13 +62,16 @@ pub enum Any {
 }
 
 impl Any {
-    /// Finds out what a model that was just loaded can do.
-    pub fn new(model: Model) -> Any {
+    /// Finds out what a model that was just loaded can do, where `tools` says which are given
+    /// tools.
+    pub fn new(model: Model, tools: Tools) -> Any {
         match model {
             Model::Text(model) => {
                 let family = Family::probe(model.as_ref());
                 let effort = Effort::probe(model.as_ref());
-                Any::Text(Loaded { model: model.into(), family, effort })
+                let is_told = tools == Tools::Generic && family == Family::Plain;
+                let tools_in = is_told.then(|| ToolsIn::probe(model.as_ref()));
+                Any::Text(Loaded { model: model.into(), family, effort, tools_in })
             }
             Model::Image(model) => Any::Image(model),
             Model::Embedding(model) => Any::Embedding(model),

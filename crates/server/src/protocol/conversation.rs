@@ -1,5 +1,6 @@
 //! Conversations, in no protocol's words: messages, tools, and how they become generations.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use inference_core::{
@@ -14,6 +15,7 @@ use inference_text::answer::{
 use serde_json::{Map, Value as Json, json};
 
 use super::generate::Asked;
+use super::generic_tools;
 use super::instructions::{instructions_first, marked};
 use super::thinking::Thinking;
 use crate::config::Limits;
@@ -147,9 +149,9 @@ impl Conversation {
             self.tools.clear();
         }
         let model = loaded.model.as_ref();
-        if loaded.family == Family::Plain && !self.tools.is_empty() {
+        if self.family(loaded) == Family::Plain && !self.tools.is_empty() {
             let reason = "the model's chat template knows no tool calls, or writes them in a way \
-                          that is not known";
+                          that is not known; `ml serve --tools generic` gives tools to every model";
             return Err(ApiError::unsupported(fields.tools, reason));
         }
         let by_choice = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
@@ -163,7 +165,11 @@ impl Conversation {
         check_schemas(&self.tools, calls, format.is_some())?;
         let field = if by_choice { fields.choice } else { fields.tools };
         let id = |mark: &str| mark_id(model, mark);
-        let (family, tools, parallel) = (loaded.family, &self.tools, *most > 1);
+        let (family, parallel) = (self.family(loaded), *most > 1);
+        let is_told =
+            loaded.tools_in.is_some() && model.capabilities().require(Feature::Constraint).is_ok();
+        let in_form = (is_free && is_told).then(|| generic_tools::held(&self.tools));
+        let tools = in_form.as_ref().unwrap_or(&self.tools);
         let refused = |reason| ApiError::unsupported(field, reason);
         // The answer has its format, unless it is a call.
         let either = format.map(|format| answer_or_calls(family, tools, parallel, format, &id));
@@ -174,8 +180,20 @@ impl Conversation {
         {
             constrain(options, names, field, held)?;
         }
-        options.special_tokens |= loaded.family != Family::Plain && shows_marks(model);
+        options.special_tokens |= family != Family::Plain && shows_marks(model);
+        if let Some(place) = loaded.tools_in {
+            let (tools, messages) = (take(&mut self.chat.tools), take(&mut self.messages));
+            self.messages = generic_tools::written(messages, &tools, place, parallel);
+        }
         Ok(())
+    }
+
+    /// How an answer of `loaded` writes reasoning and calls.
+    fn family(&self, loaded: &Loaded) -> Family {
+        match loaded.tools_in {
+            Some(_) if !self.tools.is_empty() => generic_tools::FAMILY,
+            _ => loaded.family,
+        }
     }
 
     /// Renders it with the model's template. Where that leaves out instructions that are not the
@@ -205,24 +223,23 @@ impl Conversation {
         asked: &Asked,
         most_calls: usize,
     ) -> Result<(RenderedPrompt, Vec<(Generation, Reading)>)> {
-        let model = loaded.model.as_ref();
+        let (model, family) = (loaded.model.as_ref(), self.family(loaded));
         let prompt = self.rendered(model)?;
         asked.check_context(prompt.ids.len())?;
         // What holds for the answer shall not hold for the thoughts before it.
         let constraint = asked.options.constraint.clone().map(|constraint| {
             let id = |mark: &str| mark_id(model, mark);
-            answer_constraint_with(loaded.family, &prompt.text, constraint, &id)
+            answer_constraint_with(family, &prompt.text, constraint, &id)
         });
         let budget = self.budget.and_then(|tokens| {
-            let marks =
-                bounded_reasoning(loaded.family, &prompt.text, &|mark| mark_id(model, mark));
+            let marks = bounded_reasoning(family, &prompt.text, &|mark| mark_id(model, mark));
             marks.map(|marks| ReasoningBudget { marks, tokens })
         });
         let generate = |index| {
             let mut options = asked.options_of(index, model, prompt.ids.len());
             options.constraint = constraint.clone();
             options.reasoning_budget = budget.clone();
-            let parser = AnswerParser::with_schemas(loaded.family, &prompt.text, &self.tools);
+            let parser = AnswerParser::with_schemas(family, &prompt.text, &self.tools);
             let scores = asked.options.logprobs.then(|| Arc::clone(&loaded.model));
             let reading = Reading::of_message(parser, scores, most_calls);
             Ok((model.generate_answer(&prompt, &self.chat, &options)?, reading))

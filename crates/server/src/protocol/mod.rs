@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod content;
 pub mod conversation;
 pub mod generate;
+mod generic_tools;
 pub mod google;
 pub mod hosted;
 mod infill;

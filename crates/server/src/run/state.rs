@@ -52,7 +52,7 @@ impl State {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(State {
-            pool: Pool::new(models, config.slots, config.limits.waiting),
+            pool: Pool::new(models, (config.slots, config.limits.waiting), config.tools),
             config,
             metrics: Metrics::default(),
             ignored: Logged::default(),

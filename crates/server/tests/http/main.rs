@@ -14,6 +14,7 @@ mod embeddings;
 mod extras;
 mod faults;
 mod fields;
+mod generic_tools;
 mod google;
 mod hints;
 mod images;

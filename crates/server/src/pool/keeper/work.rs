@@ -137,7 +137,7 @@ impl Pool {
     fn load(self: &Arc<Self>, index: usize) {
         let begun = Instant::now();
         let model = match self.loader.load(index) {
-            Ok(model) => Any::new(model),
+            Ok(model) => Any::new(model, self.tools),
             Err(error) => return self.failed(index, LoadFailure::Error(error)),
         };
         let (known, bytes) = (Arc::clone(self.catalogue().known(index)), model.weight_bytes());

@@ -142,7 +142,7 @@ fn told(known: &Known, report: &Report) -> Told {
     match (&report.model, &known.described) {
         (Some(Any::Text(loaded)), _) => {
             let mut told = of_text(loaded.model.info(), loaded.model.capabilities());
-            if loaded.family != Family::Plain {
+            if loaded.family != Family::Plain || loaded.tools_in.is_some() {
                 told.capabilities.push("tools");
             }
             if loaded.effort != Effort::Unknown {
