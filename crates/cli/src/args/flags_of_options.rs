@@ -41,6 +41,7 @@ fn each_option_of_the_contract_is_told_by_its_flag_or_has_none() {
         "xtc",
         "dry",
         "cancel",
+        "progress",
         "ranks",
         "generate",
         "weights",

@@ -157,7 +157,7 @@ fn every_load_option_reaches_the_contract() {
     let args = chat(&[
         "--model", "m", "--backend", "cpu", "--dtype", "f32", "--context-length", "512",
         "--prefill-chunk", "64", "--memory-limit", "16GiB", "--cache-limit", "0",
-        "--kv-bits", "8", "--adapter", "a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
+        "--kv-bits", "8", "--adapter", "./a", "--parallel", "2", "--threads", "3", "--timeout", "1.5",
         "--kv-group-size", "32", "--batch-invariant", "--queue-limit", "5", "--prefix-cache", "1MiB",
         "--prefix-cache-dir", "p", "--prefix-cache-disk", "2GiB", "--cpu-activations", "int8",
     ]);
@@ -176,7 +176,7 @@ fn every_load_option_reaches_the_contract() {
     assert_eq!(args.prefix_cache, Some(1 << 20));
     assert_eq!(args.prefix_cache_dir, Some(PathBuf::from("p")));
     assert_eq!(args.prefix_cache_disk, Some(2 << 30));
-    assert_eq!(options.adapter_path, Some(PathBuf::from("a")));
+    assert_eq!(options.adapter_path, Some(PathBuf::from("./a")));
     assert_eq!(options.parallel_slots, Some(2));
     assert_eq!(options.threads, Some(3));
     assert_eq!(options.cpu_activations, Some(CpuActivations::Int8));
