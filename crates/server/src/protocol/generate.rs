@@ -40,6 +40,28 @@ pub struct Asked {
     pub text_field: &'static str,
 }
 
+impl Asked {
+    /// One answer to the conversation in `field`.
+    pub fn one(
+        options: GenerateOptions,
+        delivery: Delivery,
+        names: Names,
+        field: &'static str,
+    ) -> Asked {
+        Asked {
+            options,
+            prompts: 1,
+            per_prompt: 1,
+            context: None,
+            delivery,
+            tells_progress: false,
+            names,
+            count_field: field,
+            text_field: field,
+        }
+    }
+}
+
 /// How an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {

@@ -9,7 +9,7 @@ use inference_server::ApiKey;
 use serde_json::{Value as Json, json};
 
 use crate::client::{Answer, Client};
-use crate::{TestServer, merge};
+use crate::{TestServer, merge, server_that_says as server};
 
 const GENERATE: &str = "/v1beta/models/fake:generateContent";
 const STREAM: &str = "/v1beta/models/fake:streamGenerateContent";
@@ -38,11 +38,6 @@ fn body(more: Json) -> Json {
     let mut body = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]});
     merge(&mut body, more);
     body
-}
-
-fn server(says: &[&'static str]) -> TestServer {
-    let fake = Fake { calls: true, thinks: true, says: says.to_vec(), ..Fake::default() };
-    TestServer::with(fake, |_| {})
 }
 
 fn ask(server: &TestServer, more: Json) -> Answer {

@@ -107,7 +107,9 @@ fn a_failed_request_is_logged_with_its_reason_and_without_prompts() {
 
 #[test]
 fn an_answer_is_logged_as_it_ends_with_what_it_took() {
-    let server = TestServer::start();
+    // A quick machine answers within a millisecond.
+    let slow = Fake { delay: Duration::from_millis(1), ..Fake::default() };
+    let server = TestServer::with(slow, |_| {});
     let chats = "/v1/chat/completions";
     for (id, body) in [("log-whole", json!({})), ("log-stream", json!({"stream": true}))] {
         ask(&server, id, chats, &chat(body.clone())).answer();

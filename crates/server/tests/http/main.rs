@@ -62,6 +62,12 @@ pub struct TestServer {
     thread: Option<JoinHandle<Result<Ended, ServeError>>>,
 }
 
+/// A server whose model calls functions, thinks, and says these pieces.
+pub fn server_that_says(says: &[&'static str]) -> TestServer {
+    let fake = Fake { calls: true, thinks: true, says: says.to_vec(), ..Fake::default() };
+    TestServer::with(fake, |_| {})
+}
+
 impl TestServer {
     /// A server on the usual fake model.
     pub fn start() -> Self {

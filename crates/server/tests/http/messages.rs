@@ -6,7 +6,7 @@ use inference_server::ApiKey;
 use serde_json::{Value as Json, json};
 
 use crate::client::{Answer, Client};
-use crate::{TestServer, merge};
+use crate::{TestServer, merge, server_that_says as server};
 
 const PATH: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
@@ -31,11 +31,6 @@ fn body(more: Json) -> Json {
     let mut body = json!({"model": "fake", "max_tokens": 100, "messages": messages});
     merge(&mut body, more);
     body
-}
-
-fn server(says: &[&'static str]) -> TestServer {
-    let fake = Fake { calls: true, thinks: true, says: says.to_vec(), ..Fake::default() };
-    TestServer::with(fake, |_| {})
 }
 
 fn ask(server: &TestServer, more: Json) -> Answer {

@@ -8,7 +8,7 @@ use inference_server::{Described, Entry, Loader, Makes, Model, Models};
 use serde_json::{Value as Json, json};
 
 use crate::client::Answer;
-use crate::{TestServer, merge};
+use crate::{TestServer, merge, server_that_says as server};
 
 const SAID: &[&str] = &[
     "<think>hm</think>",
@@ -18,11 +18,6 @@ const SAID: &[&str] = &[
     ": 1}}\n</tool_call>",
     "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
 ];
-
-fn server(says: &[&'static str]) -> TestServer {
-    let fake = Fake { calls: true, thinks: true, says: says.to_vec(), ..Fake::default() };
-    TestServer::with(fake, |_| {})
-}
 
 fn chat(server: &TestServer, more: Json) -> Answer {
     let mut body = json!({"model": "fake", "messages": [{"role": "user", "content": "hi"}]});

@@ -5,7 +5,7 @@ use inference_core::{Constraint, Error, Role};
 use serde_json::{Value as Json, json};
 
 use crate::client::Answer;
-use crate::{TestServer, merge};
+use crate::{TestServer, merge, server_that_says as server};
 
 pub const PATH: &str = "/v1/responses";
 
@@ -27,11 +27,6 @@ fn tools() -> Json {
         {"type": "namespace", "name": "n", "description": "Files.", "tools": [
             {"type": "custom", "name": "patch", "description": "patches"}]},
     ])
-}
-
-pub fn server(says: &[&'static str]) -> TestServer {
-    let fake = Fake { calls: true, thinks: true, says: says.to_vec(), ..Fake::default() };
-    TestServer::with(fake, |_| {})
 }
 
 pub fn ask(server: &TestServer, more: Json) -> Answer {

@@ -4,7 +4,8 @@ use serde_json::{Value as Json, json};
 
 use crate::TestServer;
 use crate::client::{Answer, Client};
-use crate::responses::{PATH, ask, server};
+use crate::responses::{PATH, ask};
+use crate::server_that_says as server;
 use fake_model::FakeModel as Fake;
 
 fn request(server: &TestServer, method: &str, path: &str) -> Answer {

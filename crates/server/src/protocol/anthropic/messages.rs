@@ -68,17 +68,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     check_stops("stop_sequences", &asks.options.stop, limits.stop)?;
     reader.finish()?;
     let Asks { conversation, options, names, thoughts, most_calls } = asks;
-    let asked = Asked {
-        options,
-        prompts: 1,
-        per_prompt: 1,
-        context: None,
-        delivery,
-        tells_progress: false,
-        names,
-        count_field: "messages",
-        text_field: "messages",
-    };
+    let asked = Asked::one(options, delivery, names, "messages");
     let head = Head::new(&state, loaded.name());
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         let (prompt, generations) = with_turns_as_taken(conversation, |conversation| {

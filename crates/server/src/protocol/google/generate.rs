@@ -98,17 +98,7 @@ async fn answer(
     let (conversation, config) = read(&mut reader, state, &loaded)?;
     reader.finish()?;
     let Config { options, names, tells_thoughts } = config;
-    let asked = Asked {
-        options,
-        prompts: 1,
-        per_prompt: 1,
-        context: None,
-        delivery,
-        tells_progress: false,
-        names,
-        count_field: "contents",
-        text_field: "contents",
-    };
+    let asked = Asked::one(options, delivery, names, "contents");
     let head = Head::new(state, loaded.name());
     generate(state, &loaded, asked, bytes, move |loaded, asked| {
         let (prompt, generations) = with_turns_as_taken(conversation, |conversation| {

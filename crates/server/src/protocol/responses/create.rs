@@ -83,17 +83,7 @@ pub async fn create(
     let delivery = delivery(&mut reader)?;
     reader.finish()?;
     let Asks { conversation, items, known, options, names, thoughts, most_calls } = asks;
-    let asked = Asked {
-        options,
-        prompts: 1,
-        per_prompt: 1,
-        context: None,
-        delivery,
-        tells_progress: false,
-        names,
-        count_field: "input",
-        text_field: "input",
-    };
+    let asked = Asked::one(options, delivery, names, "input");
     let keep = stores.then_some((store, items));
     let form = Form { echo, known, thoughts, include, salt: state.id(""), keep };
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
