@@ -1,12 +1,13 @@
 //! Kernels whose text MLX compiles on the machine that runs them: the parts that CUDA and Metal
 //! have in common.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use crate::error::check;
 use crate::stream::current_index as stream_index;
 use crate::vector::VectorArray;
-use crate::{Array, Dtype, Error, Result, sys};
+use crate::{Activation, Array, Dtype, Error, Result, sys};
 
 /// A constant that a kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,63 @@ pub(crate) struct Launch<'a> {
     pub(crate) block: [i32; 3],
     pub(crate) constants: &'a [(&'static CStr, Constant)],
     pub(crate) outputs: &'a [(&'a [i32], Dtype)],
+}
+
+/// Values of four bytes that an array must have to be in a CUDA device's memory: MLX keeps arrays
+/// of up to eight bytes in the host's, where each read takes a microsecond.
+pub const ON_DEVICE: usize = 4;
+
+thread_local! {
+    static NOTHING: RefCell<Option<Array>> = const { RefCell::new(None) };
+}
+
+/// Whole numbers that nothing reads, made at their first use by a thread: what is brought from the
+/// host waits for the device.
+pub(crate) fn nothing() -> Result<Array> {
+    NOTHING.with_borrow_mut(|known| {
+        let array = match known.take() {
+            Some(array) => array,
+            None => Array::from_i32(&[0; ON_DEVICE], &[ON_DEVICE as i32])?,
+        };
+        known.insert(array).share()
+    })
+}
+
+/// The constant that says whether rows have lengths of their own.
+pub(crate) fn has_lengths(lengths: &[i32]) -> (&'static CStr, Constant) {
+    (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty()))
+}
+
+/// Lengths on the device.
+pub(crate) fn counts(lengths: &[i32]) -> Result<Array> {
+    match lengths {
+        [] => nothing(),
+        lengths => Array::from_i32(lengths, &[lengths.len() as i32]),
+    }
+}
+
+/// The only output of a launch.
+pub(crate) fn first(outputs: Vec<Array>) -> Result<Array> {
+    outputs.into_iter().next().ok_or_else(|| Error::new("the kernel has no output"))
+}
+
+/// Both outputs of a launch.
+pub(crate) fn pair(found: Vec<Array>) -> Result<[Array; 2]> {
+    <[Array; 2]>::try_from(found)
+        .map_err(|found| Error::new(format!("{} results, expected two", found.len())))
+}
+
+/// An activation as kernels know it; 0 is none.
+pub(crate) const fn code(activation: Activation) -> i32 {
+    match activation {
+        Activation::Silu => 1,
+        Activation::GeluTanh => 2,
+        Activation::Relu => 3,
+        Activation::Gelu => 5,
+        Activation::Sigmoid => 6,
+        Activation::Softplus => 7,
+        Activation::Identity => 8,
+    }
 }
 
 /// Declares `Config`, a launch as mlx-c takes it. Both kinds of kernels have the same functions

@@ -1,6 +1,6 @@
 //! Which files hold the weights of a model, whatever an index beside them says.
 //!
-//! Where no safetensors are in a folder, files that `torch.save` wrote hold them.
+//! Files that `torch.save` wrote hold them in a folder without safetensors.
 //!
 //! A file's header says which tensors lie in it. An index only tells which files belong to the
 //! model: people copy folders whose index is that of another save, and the files themselves are

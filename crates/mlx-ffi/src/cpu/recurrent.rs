@@ -18,6 +18,24 @@ pub struct Filter<'a> {
     pub activation: ConvolutionActivation,
 }
 
+impl Filter<'_> {
+    /// Returns true when it has the type and the channels of columns `x` and of what was before
+    /// them, `state`.
+    pub(crate) fn fits(&self, x: Columns<'_>, state: &Array, lengths: &[i32]) -> bool {
+        let Filter { weight, bias, .. } = *self;
+        let (Ok([b, l, _]), Ok([taps, channels])) = (x.array.dims(), weight.dims()) else {
+            return false;
+        };
+        let mut others = [state, weight].into_iter().chain(bias);
+        others.all(|array| array.dtype() == x.array.dtype())
+            && fits_columns(x, [b, l, channels])
+            && taps > 0
+            && state.shape() == [b, 1, taps - 1, channels]
+            && bias.is_none_or(|bias| bias.shape() == [channels])
+            && (lengths.is_empty() || lengths.len() == b as usize)
+    }
+}
+
 /// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]`
 /// after `state`, `[b, 1, taps - 1, channels]`, by `filter`, to `[b, l, channels]`, and the state
 /// afterwards. All have one type; state and weight are row-major. Of each row so many positions
@@ -33,18 +51,12 @@ pub fn convolution(
     lengths: &[i32],
 ) -> Result<[Array; 2]> {
     let Filter { weight, bias, activation } = filter;
+    let fits = filter.fits(x, state, lengths);
     let Columns { array: x, at } = x;
     let dtype = kernel_dtype(x.dtype())?;
-    let [b, l, columns] = x.dims()?;
+    let [b, l, _] = x.dims()?;
     let [taps, channels] = weight.dims()?;
-    let mut others = [state, weight].into_iter().chain(bias);
-    let have_one_type = others.all(|array| array.dtype() == x.dtype());
-    let fits = are_inside(at, channels, columns)
-        && taps > 0
-        && state.shape() == [b, 1, taps - 1, channels]
-        && bias.is_none_or(|bias| bias.shape() == [channels])
-        && (lengths.is_empty() || lengths.len() == b as usize);
-    if !(fits && have_one_type) {
+    if !fits {
         return Err(Error::new(format!(
             "columns from {at} on of {x:?}, {} lengths, those before them {state:?}, weights {weight:?} and biases {bias:?} do not fit",
             lengths.len()
@@ -106,6 +118,28 @@ pub struct DeltaRule<'a> {
     pub state: &'a Array,
 }
 
+impl DeltaRule<'_> {
+    /// Returns true when its shapes fit each other, and its parameters and its state are F32.
+    pub(crate) fn fits(&self) -> bool {
+        let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *self;
+        let (Ok([rows, l, columns]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims())
+        else {
+            return false;
+        };
+        let keys = i64::from(k_heads) * 2 * i64::from(dk);
+        let all_keys = v_heads.checked_mul(dk).unwrap_or(v_heads);
+        i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
+            && state.shape() == [rows, v_heads, dv, dk]
+            && [v_heads, all_keys].iter().any(|count| dt_bias.shape() == [*count])
+            && fits_columns(a, [rows, l, dt_bias.size() as i32])
+            && fits_columns(b, [rows, l, v_heads])
+            && a_log.shape() == [v_heads]
+            && (lengths.is_empty() || lengths.len() == rows as usize)
+            && k_heads > 0
+            && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32)
+    }
+}
+
 /// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer
 /// of `rule.state`, which nothing may read any more.
 ///
@@ -114,21 +148,10 @@ pub struct DeltaRule<'a> {
 pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
     let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
     let dtype = kernel_dtype(mixed.dtype())?;
-    let [rows, l, columns] = mixed.dims()?;
+    let [rows, l, _] = mixed.dims()?;
     let [_, v_heads, dv, dk] = state.dims()?;
-    let keys = i64::from(k_heads) * 2 * i64::from(dk);
-    let all_keys = v_heads.checked_mul(dk).unwrap_or(v_heads);
-    let fits = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
-        && state.shape() == [rows, v_heads, dv, dk]
-        && [v_heads, all_keys].iter().any(|count| dt_bias.shape() == [*count])
-        && fits_columns(a, [rows, l, dt_bias.size() as i32])
-        && fits_columns(b, [rows, l, v_heads])
-        && a_log.shape() == [v_heads]
-        && (lengths.is_empty() || lengths.len() == rows as usize)
-        && k_heads > 0;
-    let types_fit = [a, b].iter().all(|of| of.array.dtype() == mixed.dtype())
-        && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32);
-    if !(fits && types_fit) {
+    let types_fit = [a, b].iter().all(|of| of.array.dtype() == mixed.dtype());
+    if !(rule.fits() && types_fit) {
         return Err(Error::new(format!(
             "{mixed:?} of {k_heads} key heads, {a:?}, {b:?}, {a_log:?}, {dt_bias:?} and the state {state:?} of {} lengths do not fit",
             lengths.len()

@@ -32,6 +32,26 @@ pub struct SelectiveScan<'a> {
     pub state: &'a Array,
 }
 
+impl SelectiveScan<'_> {
+    /// Returns true when its shapes fit each other, and its parameters and its state are F32.
+    pub(crate) fn fits(&self) -> bool {
+        let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, lengths, state, .. } = *self;
+        let (Ok([rows, l, columns]), Ok([_, heads, head_dim, state_dim])) =
+            (mixed.dims(), state.dims())
+        else {
+            return false;
+        };
+        let shared = 2 * i64::from(groups) * i64::from(state_dim);
+        i64::from(columns) == i64::from(heads) * i64::from(head_dim) + shared
+            && state.shape() == [rows, heads, head_dim, state_dim]
+            && fits_columns(dt, [rows, l, heads])
+            && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
+            && (lengths.is_empty() || lengths.len() == rows as usize)
+            && groups > 0
+            && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32)
+    }
+}
+
 /// The selective scan: `[b, l, heads · head_dim]`, and the state afterwards. This shares the buffer
 /// of `of.state`, which nothing may read any more.
 ///
@@ -40,18 +60,9 @@ pub struct SelectiveScan<'a> {
 pub fn scan(of: &SelectiveScan<'_>) -> Result<[Array; 2]> {
     let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, limits, lengths, state } = *of;
     let dtype = kernel_dtype(mixed.dtype())?;
-    let [rows, l, columns] = mixed.dims()?;
+    let [rows, l, _] = mixed.dims()?;
     let [_, heads, head_dim, state_dim] = state.dims()?;
-    let shared = 2 * i64::from(groups) * i64::from(state_dim);
-    let fits = i64::from(columns) == i64::from(heads) * i64::from(head_dim) + shared
-        && state.shape() == [rows, heads, head_dim, state_dim]
-        && fits_columns(dt, [rows, l, heads])
-        && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
-        && (lengths.is_empty() || lengths.len() == rows as usize)
-        && groups > 0;
-    let types_fit = dt.array.dtype() == mixed.dtype()
-        && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32);
-    if !(fits && types_fit) {
+    if !(of.fits() && dt.array.dtype() == mixed.dtype()) {
         return Err(Error::new(format!(
             "{mixed:?} of {groups} groups, {dt:?}, {a_log:?}, {dt_bias:?}, {d:?} and the state {state:?} of {} lengths do not fit",
             lengths.len()

@@ -3,6 +3,8 @@
 
 use cpu_kernels::{Activation, GELU_CUBE};
 
+pub(super) use crate::custom_kernel::code;
+
 /// Threads of a warp.
 pub(super) const LANES: i32 = 32;
 /// Warps of a block.
@@ -29,19 +31,6 @@ pub(super) const SPLITS: [i32; 3] = [8, 4, 2];
 #[cfg(test)]
 pub(super) fn split_for(groups: i32, warps: i32) -> i32 {
     SPLITS.into_iter().find(|split| groups * split <= warps).unwrap_or(1)
-}
-
-/// An activation as kernels know it; 0 is none.
-pub(super) const fn code(activation: Activation) -> i32 {
-    match activation {
-        Activation::Silu => 1,
-        Activation::GeluTanh => 2,
-        Activation::Relu => 3,
-        Activation::Gelu => 5,
-        Activation::Sigmoid => 6,
-        Activation::Softplus => 7,
-        Activation::Identity => 8,
-    }
 }
 
 /// The gate of gpt-oss as kernels know it, beside the activations.

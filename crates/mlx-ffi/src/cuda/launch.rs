@@ -5,11 +5,12 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use super::kernel::{Kernel, Launch, Source};
-use crate::{Array, Error, Result, sys};
+pub use crate::custom_kernel::ON_DEVICE;
+pub(super) use crate::custom_kernel::{first, nothing};
+use crate::{Array, Result, sys};
 
 thread_local! {
     static NUMBERS: RefCell<Vec<([f32; ON_DEVICE], Array)>> = const { RefCell::new(Vec::new()) };
-    static NOTHING: RefCell<Option<Array>> = const { RefCell::new(None) };
     static KERNELS: RefCell<Vec<(&'static CStr, i32, Kernel)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -92,10 +93,6 @@ impl Sizes {
     }
 }
 
-/// Values of four bytes that an array must have to be in the device's memory: MLX keeps arrays of
-/// up to eight bytes in the host's, where each read takes a microsecond.
-pub const ON_DEVICE: usize = 4;
-
 /// A number as an array, made at its first use by a thread.
 pub(super) fn scalar(value: f32) -> Result<Array> {
     numbers([value; ON_DEVICE])
@@ -111,21 +108,4 @@ pub(super) fn numbers(values: [f32; ON_DEVICE]) -> Result<Array> {
         all.push((values, array.share()?));
         Ok(array)
     })
-}
-
-/// Whole numbers that nothing reads, made at their first use by a thread: what is brought from the
-/// host waits for the device.
-pub(super) fn nothing() -> Result<Array> {
-    NOTHING.with_borrow_mut(|known| {
-        let array = match known.take() {
-            Some(array) => array,
-            None => Array::from_i32(&[0; ON_DEVICE], &[ON_DEVICE as i32])?,
-        };
-        known.insert(array).share()
-    })
-}
-
-/// The only output of a launch.
-pub(super) fn first(outputs: Vec<Array>) -> Result<Array> {
-    outputs.into_iter().next().ok_or_else(|| Error::new("the kernel has no output"))
 }

@@ -4,8 +4,9 @@ use std::ffi::CStr;
 
 use super::constants::{LANES, THREADS, WARPS};
 use super::kernel::{Constant, Launch, Source};
-use super::launch::{launch, nothing};
-use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan, fits_columns};
+use super::launch::launch;
+use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan};
+use crate::custom_kernel::{counts, has_lengths, pair};
 use crate::step::Heads as Columns;
 use crate::{Array, Dtype, Error, Result};
 
@@ -96,23 +97,17 @@ pub fn takes_convolution(
     filter: Filter<'_>,
     lengths: &[i32],
 ) -> bool {
-    let Filter { weight, bias, .. } = filter;
-    let (Ok([b, l, _]), Ok([taps, channels])) = (x.array.dims(), weight.dims()) else {
+    let (Ok([b, l, _]), Ok([taps, channels])) = (x.array.dims(), filter.weight.dims()) else {
         return false;
     };
-    let dtype = x.array.dtype();
-    let mut others = [state, weight].into_iter().chain(bias);
-    let types_fit = dtype.is_half() && others.all(|array| array.dtype() == dtype);
-    let shapes_fit = fits_columns(x, [b, l, channels])
-        && (2..=MOST_TAPS).contains(&taps)
-        && state.shape() == [b, 1, taps - 1, channels]
-        && bias.is_none_or(|bias| bias.shape() == [channels])
-        && (lengths.is_empty() || lengths.len() == b as usize);
+    let fits = x.array.dtype().is_half()
+        && filter.fits(x, state, lengths)
+        && (2..=MOST_TAPS).contains(&taps);
     let values = i64::from(b) * (i64::from(l) + i64::from(taps)) * i64::from(channels);
     let columns = x.array.shape()[2];
     // Sixteen bytes are read at once.
     let are_aligned = [channels, columns, x.at].iter().all(|count| count % 8 == 0);
-    types_fit && shapes_fit && are_aligned && l > 0 && (1..=MOST_VALUES).contains(&values)
+    fits && are_aligned && l > 0 && (1..=MOST_VALUES).contains(&values)
 }
 
 /// A short causal convolution of each channel by itself: columns `x` of an array of `[b, l, …]`
@@ -166,30 +161,15 @@ pub fn convolution(
 
 /// Returns true when [`delta`] supports `rule`.
 pub fn takes_delta(rule: &DeltaRule<'_>) -> bool {
-    let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
-    let (Ok([rows, l, columns]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims()) else {
+    let DeltaRule { mixed, a, b, dt_bias, k_heads, state, .. } = *rule;
+    let (Ok([rows, l, _]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims()) else {
         return false;
     };
     let dtype = mixed.dtype();
-    let types_fit = dtype.is_half()
-        && [a, b].iter().all(|of| of.array.dtype() == dtype)
-        && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32);
+    let types_fit = dtype.is_half() && [a, b].iter().all(|of| of.array.dtype() == dtype);
     let heads_fit = k_heads > 0 && v_heads > 0 && v_heads % k_heads == 0;
-    let keys = 2 * i64::from(k_heads) * i64::from(dk);
-    let shapes_fit = i64::from(columns) == keys + i64::from(v_heads) * i64::from(dv)
-        && state.shape() == [rows, v_heads, dv, dk]
-        && fits_columns(a, [rows, l, dt_bias.size() as i32])
-        && fits_columns(b, [rows, l, v_heads])
-        && a_log.shape() == [v_heads]
-        && (lengths.is_empty() || lengths.len() == rows as usize);
-    let by_column = dk <= MOST_DECAYS
-        && v_heads
-            .checked_mul(dk)
-            .map(|all| [all])
-            .as_ref()
-            .is_some_and(|all| dt_bias.shape() == all);
-    let decays_fit = dt_bias.shape() == [v_heads] || by_column;
-    types_fit && heads_fit && shapes_fit && decays_fit && sizes_fit([rows, l, v_heads], [dv, dk])
+    let decays_fit = dt_bias.shape() == [v_heads] || dk <= MOST_DECAYS;
+    types_fit && heads_fit && rule.fits() && decays_fit && sizes_fit([rows, l, v_heads], [dv, dk])
 }
 
 /// The gated delta rule: `[b, l, v_heads · dv]`, and the state afterwards. This shares the buffer
@@ -233,22 +213,14 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
 
 /// Returns true when [`scan`] supports these operands.
 pub fn takes_scan(of: &SelectiveScan<'_>) -> bool {
-    let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, lengths, state, .. } = *of;
-    let (Ok([rows, l, columns]), Ok([_, heads, p, n])) = (mixed.dims(), state.dims()) else {
+    let SelectiveScan { mixed, dt, groups, state, .. } = *of;
+    let (Ok([rows, l, _]), Ok([_, heads, p, n])) = (mixed.dims(), state.dims()) else {
         return false;
     };
     let dtype = mixed.dtype();
-    let types_fit = dtype.is_half()
-        && dt.array.dtype() == dtype
-        && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32);
+    let types_fit = dtype.is_half() && dt.array.dtype() == dtype;
     let heads_fit = groups > 0 && heads > 0 && heads % groups == 0;
-    let shared = 2 * i64::from(groups) * i64::from(n);
-    let shapes_fit = i64::from(columns) == i64::from(heads) * i64::from(p) + shared
-        && state.shape() == [rows, heads, p, n]
-        && fits_columns(dt, [rows, l, heads])
-        && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
-        && (lengths.is_empty() || lengths.len() == rows as usize);
-    types_fit && heads_fit && shapes_fit && sizes_fit([rows, l, heads], [p, n])
+    types_fit && heads_fit && of.fits() && sizes_fit([rows, l, heads], [p, n])
 }
 
 /// The selective scan of Mamba 2: `[b, l, heads · head_dim]`, and the state afterwards. This shares
@@ -341,21 +313,4 @@ impl Way {
         let blocks = (lines + of_block - 1) / of_block;
         ([threads * blocks, heads, rows], [threads, 1, 1])
     }
-}
-
-fn has_lengths(lengths: &[i32]) -> (&'static CStr, Constant) {
-    (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty()))
-}
-
-/// Lengths on the device.
-fn counts(lengths: &[i32]) -> Result<Array> {
-    match lengths {
-        [] => nothing(),
-        lengths => Array::from_i32(lengths, &[lengths.len() as i32]),
-    }
-}
-
-fn pair(found: Vec<Array>) -> Result<[Array; 2]> {
-    <[Array; 2]>::try_from(found)
-        .map_err(|found| Error::new(format!("{} results, expected two", found.len())))
 }

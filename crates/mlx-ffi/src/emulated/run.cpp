@@ -216,9 +216,18 @@ void load(unsigned* to, const void* row, bool are_columns) {
   }
 }
 
+// The bytes of a buffer in sixteens, and those of the pages that it lies in.
+struct Extent {
+  size_t whole, pages, page;
+
+  explicit Extent(size_t bytes) : whole((bytes + 15) / 16 * 16), page(sysconf(_SC_PAGESIZE)) {
+    pages = (whole + page - 1) / page * page;
+  }
+};
+
 // A buffer behind whose last sixteen bytes nothing can be read or written.
 unsigned char* buffer_of(size_t bytes) {
-  size_t page = sysconf(_SC_PAGESIZE), whole = (bytes + 15) / 16 * 16, pages = (whole + page - 1) / page * page;
+  auto [whole, pages, page] = Extent(bytes);
   auto* memory = static_cast<unsigned char*>(
       mmap(nullptr, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (memory == MAP_FAILED || mprotect(memory + pages, page, PROT_NONE) != 0) {
@@ -230,10 +239,8 @@ unsigned char* buffer_of(size_t bytes) {
 }
 
 void give_back(unsigned char* first, size_t bytes) {
-  size_t page = sysconf(_SC_PAGESIZE);
-  auto* memory = reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(first) / page * page);
-  size_t whole = (bytes + 15) / 16 * 16, pages = (whole + page - 1) / page * page;
-  munmap(memory, pages + page);
+  auto [whole, pages, page] = Extent(bytes);
+  munmap(first + whole - pages, pages + page);
 }
 
 void read_all(void* to, size_t bytes) {

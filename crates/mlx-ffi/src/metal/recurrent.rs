@@ -1,13 +1,11 @@
 //! Layers with a recurrent state.
 
-use std::ffi::CStr;
-
 use super::kernel::launch;
 use super::text::{LANES, SIMD_GROUPS, Source};
-use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan, fits_columns};
-use crate::custom_kernel::{Constant, Launch};
+use crate::cpu::{ConvolutionActivation, DeltaRule, Filter, SelectiveScan};
+use crate::custom_kernel::{Constant, Launch, counts, has_lengths, pair};
 use crate::step::Heads as Columns;
-use crate::{Array, Dtype, Error, Result};
+use crate::{Array, Dtype, Result};
 
 /// Lines of a head's state that a SIMD group holds.
 const SHARE: i32 = 4;
@@ -59,15 +57,11 @@ pub fn convolution(
         return Ok(None);
     };
     let dtype = array.dtype();
-    let mut others = [state, weight].into_iter().chain(bias);
     let fits = is_float(dtype)
-        && others.all(|array| array.dtype() == dtype)
-        && fits_columns(x, [b, l, channels])
+        && filter.fits(x, state, lengths)
         && (2..=MOST_TAPS).contains(&taps)
-        && state.shape() == [b, 1, taps - 1, channels]
-        && bias.is_none_or(|bias| bias.shape() == [channels])
-        && (lengths.is_empty() || lengths.len() == b as usize);
-    if !fits || b * l * channels == 0 {
+        && [b, l, channels].iter().all(|size| *size > 0);
+    if !fits {
         return Ok(None);
     }
     let constants = [
@@ -99,30 +93,16 @@ pub fn delta(rule: &DeltaRule<'_>) -> Result<Option<[Array; 2]>> {
 /// [`delta`] by these kernels: for few positions, and for many.
 fn delta_by(rule: &DeltaRule<'_>, [of_few, of_many]: [&Source; 2]) -> Result<Option<[Array; 2]>> {
     let DeltaRule { mixed, a, b, a_log, dt_bias, k_heads, lengths, state } = *rule;
-    let (Ok([rows, l, columns]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims()) else {
+    let (Ok([rows, l, _]), Ok([_, v_heads, dv, dk])) = (mixed.dims(), state.dims()) else {
         return Ok(None);
     };
     let dtype = mixed.dtype();
-    let types_fit = is_float(dtype)
-        && [a, b].iter().all(|of| is_float(of.array.dtype()))
-        && [a_log, dt_bias, state].iter().all(|array| array.dtype() == Dtype::F32);
+    let types_fit = is_float(dtype) && [a, b].iter().all(|of| is_float(of.array.dtype()));
     let heads_fit = k_heads > 0 && v_heads > 0 && v_heads % k_heads == 0;
-    let wide = |heads: i32, size: i32| i64::from(heads) * i64::from(size);
-    let decays = dt_bias.size() as i32 / v_heads.max(1);
-    let fits = types_fit
-        && heads_fit
-        && i64::from(columns) == 2 * wide(k_heads, dk) + wide(v_heads, dv)
-        && state.shape() == [rows, v_heads, dv, dk]
-        && a_log.shape() == [v_heads]
-        && (decays == 1 || decays == dk)
-        && dt_bias.shape() == [v_heads * decays]
-        && fits_columns(a, [rows, l, v_heads * decays])
-        && fits_columns(b, [rows, l, v_heads])
-        && (lengths.is_empty() || lengths.len() == rows as usize)
-        && takes_state([rows, l], [dv, dk]);
-    if !fits {
+    if !(types_fit && heads_fit && rule.fits() && takes_state([rows, l], [dv, dk])) {
         return Ok(None);
     }
+    let decays = dt_bias.size() as i32 / v_heads;
     let mut constants = vec![
         (c"T", Constant::Type(dtype)),
         (c"SIMD_GROUPS", Constant::Int(SIMD_GROUPS)),
@@ -155,24 +135,13 @@ fn delta_by(rule: &DeltaRule<'_>, [of_few, of_many]: [&Source; 2]) -> Result<Opt
 /// Those of MLX.
 pub fn scan(of: &SelectiveScan<'_>) -> Result<Option<[Array; 2]>> {
     let SelectiveScan { mixed, dt, a_log, dt_bias, d, groups, limits, lengths, state } = *of;
-    let (Ok([rows, l, columns]), Ok([_, heads, p, n])) = (mixed.dims(), state.dims()) else {
+    let (Ok([rows, l, _]), Ok([_, heads, p, n])) = (mixed.dims(), state.dims()) else {
         return Ok(None);
     };
     let dtype = mixed.dtype();
-    let types_fit = is_float(dtype)
-        && is_float(dt.array.dtype())
-        && [a_log, dt_bias, d, state].iter().all(|array| array.dtype() == Dtype::F32);
+    let types_fit = is_float(dtype) && is_float(dt.array.dtype());
     let heads_fit = groups > 0 && heads > 0 && heads % groups == 0;
-    let shared = 2 * i64::from(groups) * i64::from(n);
-    let fits = types_fit
-        && heads_fit
-        && i64::from(columns) == i64::from(heads) * i64::from(p) + shared
-        && state.shape() == [rows, heads, p, n]
-        && fits_columns(dt, [rows, l, heads])
-        && [a_log, dt_bias, d].iter().all(|array| array.shape() == [heads])
-        && (lengths.is_empty() || lengths.len() == rows as usize)
-        && takes_state([rows, l], [p, n]);
-    if !fits {
+    if !(types_fit && heads_fit && of.fits() && takes_state([rows, l], [p, n])) {
         return Ok(None);
     }
     let [least, largest] = limits;
@@ -221,21 +190,6 @@ fn grid([rows, heads, lines]: [i32; 3]) -> ([i32; 3], [i32; 3]) {
     let (threads, of_group) = (SIMD_GROUPS * LANES, SHARE * SIMD_GROUPS);
     let groups = (lines + of_group - 1) / of_group;
     ([threads * groups, heads, rows], [threads, 1, 1])
-}
-
-fn has_lengths(lengths: &[i32]) -> (&'static CStr, Constant) {
-    (c"HAS_LENGTHS", Constant::Bool(!lengths.is_empty()))
-}
-
-/// Lengths on the device; one that nothing reads where there are none.
-fn counts(lengths: &[i32]) -> Result<Array> {
-    let lengths = if lengths.is_empty() { &[0] } else { lengths };
-    Array::from_i32(lengths, &[lengths.len() as i32])
-}
-
-fn pair(found: Vec<Array>) -> Result<[Array; 2]> {
-    <[Array; 2]>::try_from(found)
-        .map_err(|found| Error::new(format!("{} results, expected two", found.len())))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use super::recurrent::is_float;
 use super::text::{LANES, SIMD_GROUPS, Source, code};
 use crate::cpu::fits_columns;
 use crate::cuda::NormAndGate;
-use crate::custom_kernel::{Constant, Launch};
+use crate::custom_kernel::{Constant, Launch, first};
 use crate::step::Heads as Columns;
-use crate::{Activation, Array, Error, Result};
+use crate::{Activation, Array, Result};
 
 /// Columns of a group that one SIMD group norms by itself.
 const FEW_COLUMNS: i32 = 256;
@@ -120,8 +120,4 @@ pub fn norm_and_gate(x: &Array, by: &NormAndGate<'_>) -> Result<Option<Array>> {
     let (grid, block) = ([threads, groups, b * l], [threads, 1, 1]);
     let all = Launch { grid, block, constants: &constants, outputs: &outputs };
     first(launch(&NORM_GATE, &[x, weight, gate.array], &all)?).map(Some)
-}
-
-fn first(outputs: Vec<Array>) -> Result<Array> {
-    outputs.into_iter().next().ok_or_else(|| Error::new("the kernel has no output"))
 }

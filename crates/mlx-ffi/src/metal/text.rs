@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::custom_kernel::bare;
+use crate::custom_kernel::{self, bare};
 use crate::{Activation, GELU_CUBE};
 
 /// The body of a kernel with the names of its inputs and outputs.
@@ -21,16 +21,8 @@ pub(super) const SIMD_GROUPS: i32 = 8;
 const LENGTH_EPSILON: f32 = 1e-6;
 
 /// An activation as kernels know it; Metal has no error function.
-pub(super) const fn code(activation: Activation) -> Option<i32> {
-    match activation {
-        Activation::Silu => Some(1),
-        Activation::GeluTanh => Some(2),
-        Activation::Relu => Some(3),
-        Activation::Sigmoid => Some(4),
-        Activation::Softplus => Some(5),
-        Activation::Identity => Some(6),
-        Activation::Gelu => None,
-    }
+pub(super) fn code(activation: Activation) -> Option<i32> {
+    (activation != Activation::Gelu).then_some(custom_kernel::code(activation))
 }
 
 /// The text before each kernel: definitions, and functions that several kernels call.
@@ -42,10 +34,7 @@ pub(super) fn header() -> String {
         ("SIGMOID", Activation::Sigmoid),
         ("SOFTPLUS", Activation::Softplus),
     ];
-    let codes = codes.map(|(name, of)| match code(of) {
-        Some(code) => format!("#define {name} {code}\n"),
-        None => String::new(),
-    });
+    let codes = codes.map(|(name, of)| format!("#define {name} {}\n", custom_kernel::code(of)));
     format!(
         "{}#define GELU_CUBE {GELU_CUBE:?}f\n#define LENGTH_EPSILON {LENGTH_EPSILON:e}f\n{}\n",
         codes.concat(),
