@@ -26,10 +26,30 @@ export const emptyChat = (id = newId()) => {
 export async function load() {
   try {
     for (const chat of await database.all("chats")) if (isChat(chat)) chats.set(chat.id, chat);
+    takeUnwritten();
     await takeOver();
     purgeIfAlone();
   } catch (error) {
     banner("storage", `This browser keeps no conversations (${error.message}). They are lost when the page is left: export what shall stay.`);
+  }
+}
+
+/** What a page could not finish writing before it was left is written now. */
+function takeUnwritten() {
+  let keys = [];
+  try { keys = Object.keys(localStorage).filter((name) => name.startsWith(UNWRITTEN)); } catch { /* nothing can be there */ }
+  for (const key of keys) {
+    let chat = null;
+    try { chat = JSON.parse(localStorage.getItem(key)); } catch { /* as if there were none */ }
+    if (!isChat(chat) || key !== UNWRITTEN + chat.id) {
+      localStorage.removeItem(key);
+      continue;
+    }
+    const known = chats.get(chat.id);
+    if (known) merge(chat, known, () => false);
+    chats.set(chat.id, chat);
+    parked.add(chat.id);
+    save(chat);
   }
 }
 
@@ -64,6 +84,9 @@ export function fromList(chat, files) {
 
 const unsaved = new Set();
 const queues = new Map();
+/** Conversations of which localStorage has what was not written yet. */
+const parked = new Set();
+const UNWRITTEN = "ml.unwritten.";
 
 /** Keeps a conversation; calls that come while it is being kept are one further write. */
 export function save(chat) {
@@ -94,6 +117,7 @@ async function write(chat) {
     });
     tellOthers({ chat: chat.id });
     unsaved.delete(chat.id);
+    if (parked.delete(chat.id)) localStorage.removeItem(UNWRITTEN + chat.id);
     if (!unsaved.size) unbanner("full");
     if (merged) emit("chat", chat);
   } catch (error) {
@@ -239,3 +263,15 @@ export async function fileData(id) {
 }
 
 on("leave", () => { for (const id of unsaved) save(chats.get(id)); });
+
+// A page that is left does not wait for IndexedDB, whose open transactions may end without a result.
+on("left", () => {
+  for (const id of queues.keys()) {
+    const chat = chats.get(id) || (view.current?.id === id ? view.current : null);
+    if (!chat) continue;
+    try {
+      localStorage.setItem(UNWRITTEN + id, JSON.stringify(chat));
+      parked.add(id);
+    } catch { /* full: what IndexedDB finishes is kept */ }
+  }
+});

@@ -103,7 +103,7 @@ async function start() {
   $("new-small").addEventListener("click", startNew);
   $("export").addEventListener("click", exportMenu);
   addEventListener("popstate", follow);
-  addEventListener("pagehide", () => emit("leave"));
+  addEventListener("pagehide", () => { emit("leave"); emit("left"); });
   document.addEventListener("visibilitychange", () => { if (document.hidden) emit("leave"); });
   const asking = refresh();
   const gallery = loadGallery();
