@@ -47,7 +47,7 @@ pub use sampling::SamplingArgs;
 pub use serve::{LogFormat, ServeArgs, ToolFormat};
 pub use service::{Service, ServiceArgs};
 pub use setup::{CudaArgs, Setup, SetupArgs};
-pub use template::{LaterArgs, TemplateArgs};
+pub use template::TemplateArgs;
 pub use transcribe::{Form, TranscribeArgs, TranscriptionLoadArgs};
 
 use crate::bytes;
@@ -279,9 +279,6 @@ pub struct GenerateArgs {
     /// No statistics and no progress on stderr
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Options that are refused.
-    #[command(flatten)]
-    pub later: LaterArgs,
 }
 
 /// `ml chat`.
@@ -352,9 +349,6 @@ pub struct ChatArgs {
     /// No statistics and no progress on stderr
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Options that are refused.
-    #[command(flatten)]
-    pub later: LaterArgs,
 }
 
 impl ChatArgs {

@@ -164,7 +164,7 @@ pub fn with_flags(reason: &str) -> String {
 }
 
 /// Options of the contract whose flags have their names; a test holds them to both.
-const OPTIONS: [&str; 62] = [
+const OPTIONS: [&str; 64] = [
     "backend",
     "batch_invariant",
     "cache_limit",
@@ -172,6 +172,7 @@ const OPTIONS: [&str; 62] = [
     "context_length",
     "cpu_activations",
     "dimensions",
+    "draft_model",
     "draft_tokens",
     "dtype",
     "fallback",
@@ -214,14 +215,15 @@ const OPTIONS: [&str; 62] = [
     "repetition_penalty",
     "seed",
     "special_tokens",
+    "speculate",
     "steps",
     "stop",
     "temperature",
     "threads",
     "timestamps",
     "top_k",
-    "top_n_sigma",
     "top_logprobs",
+    "top_n_sigma",
     "top_p",
     "truncate",
     "typical_p",

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{ClassifyOptions, Dry, Error, GenerateOptions, LoadOptions, PenaltyScope, Result};
+use crate::{
+    ClassifyOptions, Dry, Error, GenerateOptions, LoadOptions, PenaltyScope, Result, Speculate,
+};
 
 /// Something that a caller may ask of a loaded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +70,8 @@ pub enum Feature {
     SpecialTokens,
     /// Speculative decoding: draft tokens that are verified in one pass.
     DraftTokens,
+    /// A second model that drafts.
+    DraftModel,
     /// A choice of the type to compute in.
     Dtype,
     /// `memory_limit`, `cache_limit` and `wired_limit`.
@@ -84,7 +88,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 35] = [
+    pub const ALL: [Feature; 36] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,
@@ -114,6 +118,7 @@ impl Feature {
         Feature::MinTokens,
         Feature::SpecialTokens,
         Feature::DraftTokens,
+        Feature::DraftModel,
         Feature::Dtype,
         Feature::MemoryLimit,
         Feature::PrefillChunk,
@@ -154,6 +159,7 @@ impl Feature {
             Feature::MinTokens => "min_tokens",
             Feature::SpecialTokens => "special_tokens",
             Feature::DraftTokens => "draft_tokens",
+            Feature::DraftModel => "draft_model",
             Feature::Dtype => "dtype",
             Feature::MemoryLimit => "memory_limit",
             Feature::PrefillChunk => "prefill_chunk",
@@ -248,7 +254,11 @@ impl Capabilities {
             ("top_logprobs", options.top_logprobs > 0, Feature::Logprobs),
             ("prompt_logprobs", options.prompt_logprobs, Feature::PromptLogprobs),
             ("logits", options.logits, Feature::Logits),
-            ("draft_tokens", options.draft_tokens > 0, Feature::DraftTokens),
+            (
+                "draft_tokens",
+                options.draft_tokens.is_some_and(|count| count > 0),
+                Feature::DraftTokens,
+            ),
             ("constraint", options.constraint.is_some(), Feature::Constraint),
             ("reasoning_budget", options.reasoning_budget.is_some(), Feature::Constraint),
         ];
@@ -281,6 +291,12 @@ impl Capabilities {
             ("kv_group_size", options.kv_group_size.is_some(), Feature::KvBits),
             ("gpu_layers", options.gpu_layers.is_some(), Feature::GpuLayers),
             ("adapter_path", options.adapter_path.is_some(), Feature::Adapter),
+            ("draft_model", options.draft_model.is_some(), Feature::DraftModel),
+            (
+                "speculate",
+                matches!(options.speculate, Speculate::Mtp | Speculate::Ngram),
+                Feature::DraftTokens,
+            ),
             ("dtype", options.dtype.is_some(), Feature::Dtype),
             ("memory_limit", options.memory_limit.is_some(), Feature::MemoryLimit),
             ("cache_limit", options.cache_limit.is_some(), Feature::MemoryLimit),

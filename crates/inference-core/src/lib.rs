@@ -93,7 +93,7 @@ pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
 pub use model::TextModel;
 pub use model_info::{ModelInfo, Packing, SpecialToken, StoredAs};
-pub use options::{ClassifyOptions, Dtype, GenerateOptions, LoadOptions, Xtc};
+pub use options::{ClassifyOptions, Dtype, GenerateOptions, LoadOptions, Speculate, Xtc};
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
 pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};

@@ -80,6 +80,10 @@ pub struct LoadOptions {
     pub gpu_layers: Option<usize>,
     /// A folder with a LoRA adapter.
     pub adapter_path: Option<PathBuf>,
+    /// Who drafts the tokens of requests; see [`GenerateOptions::draft_tokens`].
+    pub speculate: Speculate,
+    /// A smaller model with the same vocabulary, in a folder or a file, that drafts.
+    pub draft_model: Option<PathBuf>,
     /// The type that weights and activations are held in; `None`: the checkpoint's own.
     pub dtype: Option<Dtype>,
     /// Bytes that weights, caches and activations may take together; `None`, or more than the
@@ -109,6 +113,35 @@ pub struct LoadOptions {
     pub progress: Option<LoadProgress>,
 }
 
+/// Whoever drafts the tokens of requests, which one pass verifies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speculate {
+    /// The load's [`draft_model`](LoadOptions::draft_model); without one, a layer of the checkpoint
+    /// that predicts a further token, where the backend has a use for it; else lookups, for
+    /// requests that ask for draft tokens.
+    #[default]
+    Auto,
+    /// A layer of the checkpoint that predicts a further token (multi-token prediction).
+    Mtp,
+    /// The load's [`draft_model`](LoadOptions::draft_model).
+    Draft,
+    /// Lookups of a request's last tokens in its prompt and its answer, for every request.
+    Ngram,
+    /// Nobody: requests that ask for draft tokens are refused.
+    Off,
+}
+
+impl Speculate {
+    /// All of them, with their names.
+    pub const ALL: [(&str, Speculate); 5] = [
+        ("auto", Speculate::Auto),
+        ("mtp", Speculate::Mtp),
+        ("draft", Speculate::Draft),
+        ("ngram", Speculate::Ngram),
+        ("off", Speculate::Off),
+    ];
+}
+
 impl LoadOptions {
     /// The most that `threads` may be: no machine that a backend is known to run on has more cores,
     /// and many more threads than cores exhaust what a process may have.
@@ -123,6 +156,15 @@ impl LoadOptions {
         positive("parallel_slots", self.parallel_slots)?;
         positive("prefill_chunk", self.prefill_chunk)?;
         positive("threads", self.threads)?;
+        match (self.speculate, &self.draft_model) {
+            (Speculate::Draft, None) => {
+                return Err(invalid("speculate", "`draft` asks for a `draft_model`".into()));
+            }
+            (Speculate::Mtp | Speculate::Ngram | Speculate::Off, Some(_)) => {
+                return Err(invalid("draft_model", "`speculate` names another drafter".into()));
+            }
+            _ => {}
+        }
         if let Some(threads) = self.threads
             && threads > Self::MAX_THREADS
         {
@@ -258,15 +300,17 @@ pub struct GenerateOptions {
     pub prompt_logprobs: bool,
     /// Hand over the whole logits with each token: `[vocab_size]` f32 values.
     pub logits: bool,
-    /// Speculative decoding by prompt lookup: propose up to this many next tokens, and verify them
-    /// in one pass; 0: off.
+    /// Speculative decoding: propose up to this many next tokens, and verify them in one pass; 0:
+    /// off. `None`: [`DRAFT_TOKENS`](Self::DRAFT_TOKENS) where the load has a drafter
+    /// ([`LoadOptions::speculate`]), else off.
     ///
-    /// The draft is the continuation of an earlier occurrence of the last tokens, in the prompt or
-    /// in the answer. Each draft token is held against the draw of its step, and the first other
-    /// one ends the draft. So the tokens are those without drafts. In bf16 and f16 a pass of
-    /// several positions rounds otherwise than a step: of two tokens that are almost as likely, the
-    /// other may be drawn. Few or none are verified where that does not pay.
-    pub draft_tokens: usize,
+    /// The draft is what that drafter proposes. Without one, it is the continuation of an earlier
+    /// occurrence of the last tokens, in the prompt or in the answer. Each draft token is held
+    /// against the draw of its step, and the first other one ends the draft. So the tokens are
+    /// those without drafts. In bf16 and f16 a pass of several positions rounds otherwise than a
+    /// step: of two tokens that are almost as likely, the other may be drawn. Few or none are
+    /// verified where that does not pay.
+    pub draft_tokens: Option<usize>,
     /// The form that the text must conform to.
     pub constraint: Option<Constraint>,
     /// Marks of the reasoning that the constraint leaves alone; `None`: the constraint holds from
@@ -281,6 +325,9 @@ pub struct GenerateOptions {
 impl GenerateOptions {
     /// The window of the penalties over the context where none is given.
     pub const DEFAULT_PENALTY_WINDOW: usize = 20;
+
+    /// The draft tokens of a pass where a model drafts and a request says nothing.
+    pub const DRAFT_TOKENS: usize = 4;
 
     /// The most that `draft_tokens` may be: a longer draft is seldom right to its end.
     pub const MAX_DRAFT_TOKENS: usize = 64;
@@ -329,8 +376,10 @@ impl GenerateOptions {
         within("presence_penalty", self.presence_penalty, (Unbounded, Unbounded))?;
         within("frequency_penalty", self.frequency_penalty, (Unbounded, Unbounded))?;
         positive("penalty_window", self.penalty_window)?;
-        if self.draft_tokens > Self::MAX_DRAFT_TOKENS {
-            let (count, most) = (self.draft_tokens, Self::MAX_DRAFT_TOKENS);
+        if let Some(count) = self.draft_tokens
+            && count > Self::MAX_DRAFT_TOKENS
+        {
+            let most = Self::MAX_DRAFT_TOKENS;
             return Err(invalid("draft_tokens", format!("{count} is above {most}")));
         }
         if let Some(xtc) = self.xtc {
@@ -415,7 +464,7 @@ impl ClassifyOptions {
             ("ignore_eos", options.ignore_eos),
             ("min_tokens", options.min_tokens > 0),
             ("prompt_logprobs", options.prompt_logprobs),
-            ("draft_tokens", options.draft_tokens > 0),
+            ("draft_tokens", options.draft_tokens.is_some_and(|count| count > 0)),
             ("constraint", options.constraint.is_some()),
             ("reasoning", options.reasoning.is_some()),
             ("reasoning_budget", options.reasoning_budget.is_some()),

@@ -22,7 +22,7 @@ use crate::gguf::Groups;
 #[cfg(feature = "images")]
 use crate::images::MlxImageModel;
 use crate::kernels::{Kernels, Settings};
-use crate::load::EngineOptions;
+use crate::load::{Drafting, EngineOptions};
 use crate::model::MlxModel;
 #[cfg(feature = "speech")]
 use crate::speech::MlxTranscriptionModel;
@@ -164,7 +164,16 @@ fn engine_options(
     options.validate()?;
     let config = load::config(&files)?;
     let kernels = kernels(device)?.with_activations(options.cpu_activations);
-    Ok(EngineOptions { files, config, device, kernels, load: options.clone() })
+    let drafting = options.draft_model.as_deref().map(|path| drafting(path, device, options));
+    let (drafting, load) = (drafting.transpose()?, options.clone());
+    Ok(EngineOptions { files, config, device, kernels, load, drafting })
+}
+
+/// The model at `path`, which drafts.
+fn drafting(path: &Path, device: Device, options: &LoadOptions) -> Result<Drafting> {
+    let files = open(path, device, options)?;
+    let config = load::config(&files)?;
+    Ok(Drafting { files, config })
 }
 
 /// The device of the backend of that name, else the best one.

@@ -2,7 +2,9 @@
 
 mod options;
 
-use inference_core::{Feature, GenerateOptions, LoadOptions, ModelInfo, RankSplit, Ranks};
+use inference_core::{
+    Feature, GenerateOptions, LoadOptions, ModelInfo, RankSplit, Ranks, Speculate,
+};
 use mlx_ffi::Dtype;
 use mlx_ffi::distributed::Group;
 
@@ -10,10 +12,10 @@ use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
-use crate::layers::{Decoder, Stage};
+use crate::layers::{Decoder, Drafter, Stage};
 use crate::models;
-use crate::weights::{Adapter, Checkpoint, Weights};
-pub(crate) use options::EngineOptions;
+use crate::weights::{Adapter, Checkpoint, TakesHeads, Weights};
+pub(crate) use options::{Drafting, EngineOptions};
 
 /// A model with what the engine needs to run it.
 pub(crate) struct LoadedModel {
@@ -98,7 +100,8 @@ fn build(
     let dtype = load.dtype.map(mlx_dtype);
     let weights = |only_describe| -> Result<Weights> {
         let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe)
-            .with_progress(load.progress.clone());
+            .with_progress(load.progress.clone())
+            .with_heads(takes_heads(options, group.is_some()));
         Ok(match &load.adapter_path {
             None => weights,
             Some(folder) => weights.with_adapter(Adapter::open(folder)?),
@@ -114,11 +117,26 @@ fn build(
         None => weights(only_describe)?.with_ranks(group.cloned()),
         Some(_) => weights(only_describe)?.with_stage(stage.clone()),
     };
-    let model = models::load(config, &weights).map_err(at_folder)?;
+    let mut model = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
     let bound = bound(load, context_length)?;
-    let specs = StateSpec::of_layers(&model.layers, bound, |layer, bound| layer.mixer.state(bound));
+    let mut specs =
+        StateSpec::of_layers(&model.layers, bound, |layer, bound| layer.mixer.state(bound));
+    if load.speculate == Speculate::Mtp && model.drafter.is_none() {
+        let reason =
+            "no layer of this checkpoint that predicts a further token is read; leave it unset";
+        let what = "speculate".to_owned();
+        return Err(inference_core::Error::Unsupported { what, reason: reason.into() }.into());
+    }
+    specs.extend(model.drafter.iter().flat_map(|drafter| drafter.specs(bound)));
+    let mut weight_bytes = totals.bytes;
+    if let Some(drafting) = &options.drafting {
+        let (drafter, bytes) = drafter(options, drafting, only_describe)?;
+        specs.extend(drafter.specs(bound));
+        weight_bytes += bytes;
+        model.drafter = Some(drafter);
+    }
     // What is wrong with it is told where nothing is packed too.
     config.default_quantization().map_err(at_folder)?;
     let packings = totals.packings();
@@ -142,7 +160,7 @@ fn build(
         context_length,
         num_parameters: totals.parameters,
         unused_parts: totals.unused_parts.iter().map(|part| (*part).to_owned()).collect(),
-        weight_bytes: totals.bytes,
+        weight_bytes,
         stored_as: files.stored_as(),
         dtype: format!("{activations:?}").to_lowercase(),
         device: device.info()?.backend.to_owned(),
@@ -154,9 +172,45 @@ fn build(
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
     let cpu_activations = rounding(load, totals.rounds)?;
-    let refused = kv_bits.into_iter().chain(cpu_activations).collect();
+    let no_drafts = (load.speculate == Speculate::Off).then(|| {
+        let reason = "the load turned drafts off; load the model without `speculate`";
+        (Feature::DraftTokens, reason.to_owned())
+    });
+    let refused = kv_bits.into_iter().chain(cpu_activations).chain(no_drafts).collect();
     let description = Description { info, attention_layers, refused, sees };
     Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
+}
+
+/// The model that drafts, and the bytes of its weights.
+///
+/// # Errors
+/// Files that do not fit; a model that cannot draft, by its folder.
+fn drafter(
+    options: &EngineOptions,
+    drafting: &Drafting,
+    only_describe: bool,
+) -> Result<(Drafter, u64)> {
+    let Drafting { files, config } = drafting;
+    let at_folder = |error: Error| error.at(&files.folder());
+    let refused = |reason: &str| load_error(&files.folder(), format!("cannot draft: {reason}"));
+    let checkpoint = Checkpoint::open(files)?;
+    let dtype = options.load.dtype.map(mlx_dtype);
+    let weights = Weights::of(&checkpoint, config, dtype, options.kernels, only_describe);
+    let own = models::load(config, &weights).map_err(at_folder)?;
+    let totals = weights.finish().map_err(at_folder)?;
+    let drafter = Drafter::by(own).map_err(refused)?;
+    Ok((drafter, totals.bytes))
+}
+
+/// Which layers that draft are taken. They are of no use to ranks, which do not agree on drafts,
+/// nor on CUDA, where their passes would not be captured.
+fn takes_heads(options: &EngineOptions, among_ranks: bool) -> TakesHeads {
+    match options.load.speculate {
+        _ if among_ranks || options.kernels.is_on_cuda() => TakesHeads::No,
+        Speculate::Auto if options.drafting.is_none() => TakesHeads::Whole,
+        Speculate::Mtp => TakesHeads::All,
+        _ => TakesHeads::No,
+    }
 }
 
 /// The layers of this rank, where ranks have some each; `weights` are described alone.

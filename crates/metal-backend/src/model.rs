@@ -82,6 +82,33 @@ impl Text {
         Ok(Text { tokenizer, chat, protected_ids })
     }
 
+    /// Refuses a model that drafts where ids of its vocabulary mean other tokens. Added ones may
+    /// differ: a draft with one of them is held against what is drawn, as all are.
+    ///
+    /// # Errors
+    /// The first token that differs; a tokenizer that cannot be read.
+    fn check_drafting(&self, files: &ModelFiles) -> Result<()> {
+        let other =
+            Tokenizer::from_files(files).map_err(|error| Error::from(TextError::from(error)))?;
+        let own = &self.tokenizer;
+        let both = own.vocab_size().min(other.vocab_size()) as u32;
+        let differs = |id: &u32| {
+            !own.is_added(*id)
+                && !other.is_added(*id)
+                && own.id_to_token(*id) != other.id_to_token(*id)
+        };
+        let Some(id) = (0..both).find(differs) else { return Ok(()) };
+        let [own, other] = [own, &other].map(|of| of.id_to_token(id).unwrap_or_default());
+        let folder = files.folder();
+        Err(Error::Unsupported {
+            what: "draft_model".into(),
+            reason: format!(
+                "{} has another vocabulary: its token {id} is `{other}` and the model's `{own}`; take a model of the same family",
+                folder.display()
+            ),
+        })
+    }
+
     /// How the model is shown pictures; why it is not.
     fn sight(
         &self,
@@ -128,8 +155,10 @@ impl MlxModel {
         capabilities(kernels, &of_ranks).check_load(&options.load)?;
         let model_type = model_type(&options)?;
         let files = options.files.clone();
+        let drafting = options.drafting.as_ref().map(|drafting| drafting.files.clone());
         let meanwhile = || -> Result<_> {
             let text = Text::read(&files, model_type).map_err(Error::from)?;
+            drafting.iter().try_for_each(|files| text.check_drafting(files))?;
             text.chat.prepare_beside();
             Ok((text, SamplingDefaults::read(&files)?))
         };

@@ -44,7 +44,7 @@ impl Model {
             let settings = Settings::from_environment()?;
             settings.apply()?;
             let (device, kernels) = (Device::Cpu, Kernels::choose(Device::Cpu, &settings)?);
-            let options = EngineOptions { files, config, device, kernels, load };
+            let options = EngineOptions { files, config, device, kernels, load, drafting: None };
             let loaded = load::load(&options, &checkpoint, None)?;
             Ok(Model { decoder: loaded.model, specs: loaded.specs, storage: loaded.storage })
         };

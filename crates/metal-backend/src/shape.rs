@@ -4,6 +4,7 @@ mod attention;
 mod delta;
 mod encoder;
 mod experts;
+mod heads;
 mod kinds;
 mod language;
 mod latent;
@@ -31,6 +32,7 @@ use split::{InnerNames, inner_of_rank};
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
 pub(crate) use encoder::{EncoderSizes, scores};
 pub(crate) use experts::{ExpertNames, Experts};
+pub(crate) use heads::HeadNames;
 pub(crate) use kinds::{attention_layers, layer_ropes, qwen_windows, qwen2_moe_windows, windows};
 pub(crate) use language::Language;
 pub(crate) use latent::LatentParts;
@@ -362,6 +364,7 @@ impl Shape {
             max_position_embeddings: self.max_position_embeddings,
             original_context,
             tower: None,
+            drafter: None,
             kernels: w.kernels(),
         })
     }

@@ -139,7 +139,7 @@ fn what_the_model_cannot_do_is_refused_by_the_options_name() {
         ("temperature", GenerateOptions { temperature: Some(0.7), ..Default::default() }),
         ("presence_penalty", GenerateOptions { presence_penalty: Some(1.0), ..Default::default() }),
         ("penalty_window", GenerateOptions { penalty_window: Some(4), ..Default::default() }),
-        ("draft_tokens", GenerateOptions { draft_tokens: 4, ..Default::default() }),
+        ("draft_tokens", GenerateOptions { draft_tokens: Some(4), ..Default::default() }),
         ("min_tokens", GenerateOptions { min_tokens: 4, ..Default::default() }),
         ("logits", GenerateOptions { logits: true, ..Default::default() }),
         (

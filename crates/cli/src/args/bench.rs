@@ -136,15 +136,10 @@ pub struct BenchArgs {
     /// Also measure N requests at once
     #[arg(short, long, value_name = "N", value_parser = values::positive, help_heading = "Tests")]
     pub concurrency: Option<usize>,
-    /// Propose up to N next tokens from earlier ones, as `ml generate --draft-tokens` does
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        conflicts_with = "url",
-        help_heading = "Tests"
-    )]
-    pub draft_tokens: usize,
+    /// Verify up to N draft tokens in a pass, as `ml generate --draft-tokens` does [default: 4 with
+    /// --draft-model, else none]
+    #[arg(long, value_name = "N", conflicts_with = "url", help_heading = "Tests")]
+    pub draft_tokens: Option<usize>,
     /// Draw at this temperature; 0: the most likely token
     #[arg(long, value_name = "T", value_parser = values::number, default_value_t = 0.0,
           allow_hyphen_values = true, conflicts_with = "url", help_heading = "Tests")]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inference_core::{CpuActivations, Dtype, LoadOptions, RankSplit, Ranks};
+use inference_core::{CpuActivations, Dtype, LoadOptions, RankSplit, Ranks, Speculate};
 
 use super::values;
 use crate::bytes;
@@ -78,6 +78,14 @@ pub struct HowArgs {
     /// can
     #[arg(long, value_name = "ADAPTER")]
     pub adapter: Option<PathBuf>,
+    /// Who drafts the next tokens, which one pass verifies: mtp, a layer of the model's own; draft,
+    /// the --draft-model; ngram, what followed the last tokens before; off, nobody [default: auto,
+    /// the first of these that there is, ngram where --draft-tokens asks for drafts]
+    #[arg(long, value_name = "WHO", value_parser = values::speculate)]
+    pub speculate: Option<Speculate>,
+    /// A smaller model with the same vocabulary that drafts
+    #[arg(long, value_name = "MODEL")]
+    pub draft_model: Option<PathBuf>,
     /// Run up to N requests together [default: 256 on a GPU, 16 on a CPU]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub parallel: Option<usize>,
@@ -99,7 +107,7 @@ impl HowArgs {
     /// The contract's options, checked.
     ///
     /// # Errors
-    /// The first option out of its range, an adapter that is not in the cache, and ranks that
+    /// The first option out of its range, an adapter or a draft model that is not in the cache, and ranks that
     /// cannot be read.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
@@ -112,6 +120,8 @@ impl HowArgs {
             batch_invariant: self.batch_invariant,
             gpu_layers: None,
             adapter_path: self.adapter.as_deref().map(names::folder).transpose()?,
+            speculate: self.speculate.unwrap_or_default(),
+            draft_model: self.draft_model.as_deref().map(names::folder).transpose()?,
             dtype: self.dtype,
             memory_limit: self.memory_limit,
             cache_limit: self.cache_limit,

@@ -60,7 +60,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = [
         "shape", "bits", "depth", "concurrency", "breakdown", "repeat", "backend", "dtype",
         "context_length", "prefill_chunk", "pipeline", "memory_limit", "cache_limit", "wired_limit", "kv_bits",
-        "kv_group_size", "adapter", "parallel", "queue_limit", "batch_invariant", "cpu_activations",
+        "kv_group_size", "adapter", "draft_model", "speculate", "parallel", "queue_limit", "batch_invariant", "cpu_activations",
     ])]
     pub url: Option<String>,
     /// So many clients, each sends its next request when its answer has ended; a list is measured

@@ -88,10 +88,11 @@ pub struct SamplingArgs {
     /// Fewest tokens to generate: until then no end and no stop text counts
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub min_tokens: Option<usize>,
-    /// Propose up to N next tokens from earlier ones and verify them in one pass; 0: off
+    /// Propose up to N next tokens and verify them in one pass; 0: off [default: 4 where --speculate
+    /// finds who drafts, else 0]
     ///
-    /// The draft is what followed the last tokens where they stood before. The tokens stay what
-    /// they are without it. In bf16 and f16, of two tokens that are almost as likely the other may
+    /// Without one, the draft is what followed the last tokens where they stood before. The tokens
+    /// stay what they are without it. In bf16 and f16, of two tokens that are almost as likely the other may
     /// be drawn.
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub draft_tokens: Option<usize>,
@@ -146,7 +147,7 @@ impl SamplingArgs {
             stop_token_ids: self.stop_token_id.clone(),
             ignore_eos: self.ignore_eos,
             min_tokens: self.min_tokens.unwrap_or(0),
-            draft_tokens: self.draft_tokens.unwrap_or(0),
+            draft_tokens: self.draft_tokens,
             constraint,
             reasoning: self.reasoning().filter(|_| is_held || self.reasoning_budget.is_none()),
             reasoning_budget: self.reasoning_budget(),

@@ -101,27 +101,3 @@ impl TemplateArgs {
         Ok(chat)
     }
 }
-
-/// Options that no backend honours yet.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Not supported yet (refused)")]
-pub struct LaterArgs {
-    /// A small model that drafts for the large one
-    #[arg(long, value_name = "DIR")]
-    pub draft_model: Option<PathBuf>,
-}
-
-impl LaterArgs {
-    /// Refuses what is set.
-    ///
-    /// # Errors
-    /// The first set option.
-    pub fn refuse(&self) -> Result<()> {
-        if self.draft_model.is_some() {
-            let reason = "--draft-model is not supported: no second model drafts; --draft-tokens N \
-                          takes drafts from earlier tokens";
-            return Err(Failure::Usage(reason.into()));
-        }
-        Ok(())
-    }
-}

@@ -269,11 +269,3 @@ fn options_that_exclude_each_other_are_refused() {
         assert!(parse(arguments).is_err(), "{arguments:?}");
     }
 }
-
-#[test]
-fn options_to_come_are_refused_by_name() {
-    let refusal = |arguments: &[&str]| generate(arguments).later.refuse().unwrap_err().to_string();
-    let draft_model = refusal(&["hi", "--draft-model", "d"]);
-    assert!(draft_model.starts_with("--draft-model is not supported"), "{draft_model}");
-    assert!(draft_model.contains("--draft-tokens N takes drafts"), "{draft_model}");
-}

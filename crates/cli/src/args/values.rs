@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use inference_core::{CpuActivations, Dtype, PenaltyScope, Ranks, Value};
+use inference_core::{CpuActivations, Dtype, PenaltyScope, Ranks, Speculate, Value};
 
 /// A year is longer than any generation, and no clock overflows on it.
 const LONGEST: f64 = 31_536_000.0;
@@ -93,6 +93,15 @@ pub fn dtype(text: &str) -> Result<Dtype, String> {
 /// The type that activations are rounded to.
 pub fn cpu_activations(text: &str) -> Result<CpuActivations, String> {
     text.parse().map_err(|_| "expected int8".to_owned())
+}
+
+/// Whoever drafts tokens.
+pub fn speculate(text: &str) -> Result<Speculate, String> {
+    let named = Speculate::ALL.into_iter().find(|(name, _)| *name == text);
+    named.map(|(_, who)| who).ok_or_else(|| {
+        let names: Vec<&str> = Speculate::ALL.iter().map(|(name, _)| *name).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }
 
 /// Which tokens the penalties look at.

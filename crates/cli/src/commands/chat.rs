@@ -30,7 +30,6 @@ const PREFIX_CACHE: u64 = 256 << 20;
 /// # Errors
 /// Bad options and models; from a pipe, also the first turn that fails.
 pub fn run(args: &ChatArgs) -> Result<()> {
-    args.later.refuse()?;
     let load = args.load.options()?;
     args.sampling.options()?;
     args.template.options()?;

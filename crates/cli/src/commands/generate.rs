@@ -24,7 +24,6 @@ use crate::{cut, reading, streaming};
 /// # Errors
 /// Bad options, an unusable prompt or model, an interrupted or timed-out generation.
 pub fn run(args: &GenerateArgs) -> Result<()> {
-    args.later.refuse()?;
     let load = args.load.options()?;
     let mut options = args.sampling.options()?;
     let chat = args.template.options()?;

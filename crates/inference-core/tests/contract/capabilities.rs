@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use inference_core::{
     Capabilities, ClassifyOptions, Constraint, CpuActivations, Dry, Dtype, Error, Feature,
-    GenerateOptions, LoadOptions, PenaltyScope, RankSplit, Ranks, Support, Xtc,
+    GenerateOptions, LoadOptions, PenaltyScope, RankSplit, Ranks, Speculate, Support, Xtc,
 };
 
 fn everything() -> Capabilities {
@@ -84,7 +84,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
         ("top_logprobs", Feature::Logprobs, |o| o.top_logprobs = 1),
         ("prompt_logprobs", Feature::PromptLogprobs, |o| o.prompt_logprobs = true),
         ("logits", Feature::Logits, |o| o.logits = true),
-        ("draft_tokens", Feature::DraftTokens, |o| o.draft_tokens = 4),
+        ("draft_tokens", Feature::DraftTokens, |o| o.draft_tokens = Some(4)),
         ("constraint", Feature::Constraint, |o| o.constraint = Some(Constraint::Regex("a".into()))),
     ];
     for (name, feature, set) in options {
@@ -98,7 +98,7 @@ fn each_option_of_a_request_is_refused_by_its_own_name() {
 #[test]
 fn each_option_of_a_load_is_refused_by_its_own_name() {
     type Set = fn(&mut LoadOptions);
-    let options: [(&str, Feature, Set); 19] = [
+    let options: [(&str, Feature, Set); 21] = [
         ("context_length", Feature::ContextLength, |o| o.context_length = Some(1)),
         ("parallel_slots", Feature::ParallelSlots, |o| o.parallel_slots = Some(2)),
         ("queue_limit", Feature::QueueLimit, |o| o.queue_limit = Some(0)),
@@ -110,6 +110,8 @@ fn each_option_of_a_load_is_refused_by_its_own_name() {
         ("kv_group_size", Feature::KvBits, |o| o.kv_group_size = Some(32)),
         ("gpu_layers", Feature::GpuLayers, |o| o.gpu_layers = Some(0)),
         ("adapter_path", Feature::Adapter, |o| o.adapter_path = Some("lora".into())),
+        ("draft_model", Feature::DraftModel, |o| o.draft_model = Some("small".into())),
+        ("speculate", Feature::DraftTokens, |o| o.speculate = Speculate::Mtp),
         ("dtype", Feature::Dtype, |o| o.dtype = Some(Dtype::F32)),
         ("memory_limit", Feature::MemoryLimit, |o| o.memory_limit = Some(1)),
         ("cache_limit", Feature::MemoryLimit, |o| o.cache_limit = Some(0)),

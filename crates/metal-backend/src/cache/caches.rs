@@ -10,6 +10,7 @@ use super::slab::Slab;
 use super::spec::StateSpec;
 use super::state::State;
 use super::storage::Storage;
+use super::trail::Trail;
 
 /// Layers whose buffers are made and written at once.
 const LAYERS_AT_ONCE: usize = 2;
@@ -30,6 +31,10 @@ pub(crate) struct Caches {
     layers: Vec<State>,
     /// Changes whenever the buffers are made for other rows.
     layout: u64,
+    /// A drafter takes in what passes.
+    is_followed: bool,
+    /// The hidden states from which heads go on.
+    trail: Trail,
 }
 
 impl Caches {
@@ -37,12 +42,19 @@ impl Caches {
     pub fn new(specs: &[StateSpec], storage: Storage, rows: usize, total: usize) -> Caches {
         let layers = specs.iter().map(|spec| State::new(*spec, storage, rows, total)).collect();
         let rope_factors = RopeFactors::default();
-        Caches { offsets: vec![0; rows], shifts: vec![0; rows], rope_factors, layers, layout: 0 }
+        let (offsets, shifts) = (vec![0; rows], vec![0; rows]);
+        let (is_followed, trail) = (false, Trail::default());
+        Caches { offsets, shifts, rope_factors, layers, layout: 0, is_followed, trail }
     }
 
     /// The empty caches of rows whose positions have other factors.
     pub fn with_rope_factors(self, rope_factors: RopeFactors) -> Caches {
         Caches { rope_factors, ..self }
+    }
+
+    /// The caches of rows whose ids a drafter takes in, if so.
+    pub fn with_followed(self, is_followed: bool) -> Caches {
+        Caches { is_followed, ..self }
     }
 
     /// The caches of one row whose ids behind the prompt have positions `shift` above their
@@ -140,6 +152,46 @@ impl Caches {
         self.layers.iter().flat_map(State::arrays)
     }
 
+    /// The arrays of all layers from the one with this index on.
+    pub fn arrays_from(&self, first: usize) -> impl Iterator<Item = &Array> {
+        self.layers[first.min(self.layers.len())..].iter().flat_map(State::arrays)
+    }
+
+    /// Layers, those of a drafter included.
+    pub fn depth(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Returns true when a drafter takes in what passes.
+    pub fn is_followed(&self) -> bool {
+        self.is_followed
+    }
+
+    /// Lets a drafter take in what passes from now on, or not.
+    pub fn set_followed(&mut self, is_followed: bool) {
+        self.is_followed = is_followed;
+    }
+
+    /// The hidden states from which heads go on.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// Takes the hidden states of the last pass.
+    pub fn set_trail(&mut self, trail: Trail) {
+        self.trail = trail;
+    }
+
+    /// Takes the last `count` positions of all rows back from the layers from `first` on, which
+    /// alone were given them.
+    ///
+    /// # Errors
+    /// A layer whose state cannot be cut back.
+    pub fn take_back_from(&mut self, first: usize, count: i32) -> Result<()> {
+        let counts = vec![count; self.offsets.len()];
+        self.layers[first..].iter_mut().try_for_each(|layer| layer.truncate(&counts))
+    }
+
     /// Bytes of the buffers.
     pub fn nbytes(&self) -> u64 {
         self.arrays().map(|array| array.nbytes() as u64).sum()
@@ -188,11 +240,13 @@ impl Caches {
     /// factors.
     pub fn join(&mut self, other: Caches) -> Result<()> {
         self.layout += 1;
+        self.trail.join(&other.trail, [self.slots(), other.slots()])?;
         for (mine, other) in self.layers.iter_mut().zip(other.layers) {
             mine.join(other)?;
         }
         self.offsets.extend(other.offsets);
         self.shifts.extend(other.shifts);
+        self.is_followed |= other.is_followed;
         Ok(())
     }
 
@@ -217,6 +271,8 @@ impl Caches {
         mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
         self.layout += 1;
+        // Heads draft on other devices.
+        self.trail = Trail::default();
         let all = |others: &Caches| (0..others.slots()).map(|row| (row, 0)).collect();
         let added: Vec<Vec<(usize, i32)>> = others.iter().map(all).collect();
         let capacity = |slab: &Slab, longest| slab.capacity(longest, more);
@@ -238,6 +294,7 @@ impl Caches {
         let shifts = rows.iter().map(|(row, _)| self.shifts[*row]);
         (self.offsets, self.shifts) = (offsets.collect(), shifts.collect());
         for others in others {
+            self.is_followed |= others.is_followed;
             self.offsets.extend(others.offsets);
             self.shifts.extend(others.shifts);
         }
@@ -274,6 +331,7 @@ impl Caches {
             self.offsets[*slot] = other.offsets[row];
             self.shifts[*slot] = other.shifts[row];
         }
+        self.is_followed |= other.is_followed;
         Ok(())
     }
 
@@ -315,7 +373,9 @@ impl Caches {
             .map(|(layer, copied)| layer.copies(rows, room, copied))
             .collect::<Result<_>>()?;
         let shifts = rows.iter().map(|(row, _)| self.shifts[*row]).collect();
-        Ok(Caches { offsets, shifts, rope_factors: self.rope_factors, layers, layout: 0 })
+        let trail = self.trail.of(rows.iter().copied())?;
+        let Caches { rope_factors, is_followed, .. } = *self;
+        Ok(Caches { offsets, shifts, rope_factors, layers, layout: 0, is_followed, trail })
     }
 
     /// Returns true when positions can be taken back.
@@ -350,6 +410,7 @@ impl Caches {
         // Rows that lose as many end earlier, in the same buffers.
         self.layout += u64::from(counts.windows(2).any(|pair| pair[0] != pair[1]));
         self.layers.iter_mut().try_for_each(|layer| layer.truncate(counts))?;
+        self.trail.truncate(counts);
         self.offsets.iter_mut().zip(counts).for_each(|(offset, count)| *offset -= count);
         Ok(())
     }
@@ -374,8 +435,9 @@ impl Caches {
     }
 
     /// Takes note that each row has so many positions fewer, in states that were set back.
-    pub(super) fn retreat(&mut self, count: i32) {
+    pub(super) fn retreat(&mut self, count: i32, trail: Trail) {
         self.layout += 1;
+        self.trail = trail;
         self.offsets.iter_mut().for_each(|offset| *offset -= count);
     }
 
@@ -385,6 +447,7 @@ impl Caches {
         for layer in &mut self.layers {
             layer.keep(rows)?;
         }
+        self.trail = self.trail.of(rows.iter().map(|row| (*row, 0)))?;
         self.offsets = rows.iter().map(|row| self.offsets[*row]).collect();
         self.shifts = rows.iter().map(|row| self.shifts[*row]).collect();
         Ok(())

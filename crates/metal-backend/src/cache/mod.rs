@@ -23,6 +23,7 @@ mod store;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod truncate;
 mod visible;
 
@@ -38,4 +39,5 @@ pub(crate) use state::State;
 pub(crate) use storage::Storage;
 pub(crate) use store::PrefixStore;
 pub(crate) use stored::hex;
+pub(crate) use trail::Trail;
 pub(crate) use visible::{Mask, Visible};

@@ -16,6 +16,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Hides the first position of each row from the one that is written, unless that is it.
+    pub fn hide_first(&mut self) {
+        self.starts.iter_mut().for_each(|start| *start = (*start + 1).min(self.at));
+    }
+
     /// Another handle on the same buffers.
     pub fn share(&self) -> Result<Slot> {
         let (keys, values) = (self.keys.share()?, self.values.share()?);

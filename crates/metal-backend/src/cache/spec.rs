@@ -187,6 +187,11 @@ impl StateSpec {
         self.kv().is_none_or(is_kept)
     }
 
+    /// Returns true when it holds nothing but what single positions left.
+    pub fn is_of_positions(self) -> bool {
+        self.recurrent().is_none()
+    }
+
     /// Returns true when every further position takes more memory, however many have passed.
     pub fn grows(self) -> bool {
         self.kv().is_some_and(|kv| kv.growth == Growth::Growing)

@@ -5,6 +5,7 @@ use mlx_ffi::{Result, async_eval};
 use super::caches::Caches;
 use super::recurrent::Recurrent;
 use super::state::State;
+use super::trail::Trail;
 
 impl State {
     /// Returns true when positions of its rows can be cut back. A recurrent state is only that
@@ -33,9 +34,9 @@ impl State {
 }
 
 /// Copies of the recurrent states of all layers after the last position of each row: `None` for
-/// layers that have none.
+/// layers that have none. Beside them, the hidden states from which heads go on.
 #[derive(Debug)]
-pub(crate) struct Checkpoint(Vec<Option<Recurrent>>);
+pub(crate) struct Checkpoint(Vec<Option<Recurrent>>, Trail);
 
 impl Caches {
     /// Copies of what cannot be cut back, in flight; `None` where all can.
@@ -50,7 +51,7 @@ impl Caches {
         let copies: Vec<_> = self.layers().iter().map(copy).collect::<Result<_>>()?;
         // Now, before the states are written in place.
         async_eval(copies.iter().flatten().flat_map(Recurrent::arrays))?;
-        Ok(Some(Checkpoint(copies)))
+        Ok(Some(Checkpoint(copies, self.trail().share()?)))
     }
 
     /// Goes back to a checkpoint, since which each row has taken `count` positions.
@@ -67,7 +68,7 @@ impl Caches {
                 state.set_recurrent(copy);
             }
         }
-        self.retreat(count);
+        self.retreat(count, checkpoint.1);
         Ok(())
     }
 }

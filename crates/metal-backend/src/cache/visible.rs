@@ -67,6 +67,12 @@ impl Visible {
         }
     }
 
+    /// Hides the first key of each of `rows` rows, of `n` keys.
+    pub fn hide_first(&mut self, rows: usize, n: i32) {
+        self.starts.resize(rows, 0);
+        self.starts.iter_mut().for_each(|start| *start = (*start + 1).min(n - 1));
+    }
+
     /// The mask for `l` queries over `n` keys.
     pub fn mask(&self, l: i32, n: i32) -> Result<Mask> {
         let is_plain = self.starts.is_empty()

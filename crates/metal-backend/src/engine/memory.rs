@@ -79,7 +79,9 @@ impl Budget {
         let mixed = mixers().map(Mixer::activations).max().unwrap_or(0);
         // The residual stream and its norms, the layers' own inputs, what the mixer holds, the
         // three intermediates of the feed-forward network.
-        let stream = 4 * model.stream_values();
+        let values = model.stream_values();
+        let of_drafter = model.drafter.as_ref().map_or(0, |of| of.stream_values(values));
+        let stream = 4 * values.max(of_drafter);
         let activations = stream + mixed + 3 * model.intermediate_size as u64;
         let mut budget = Budget {
             limit,

@@ -13,7 +13,7 @@ use super::served::Served;
 use super::shared::Shared;
 use crate::cache::{PrefixCache, PrefixStore, hex};
 use crate::error::{Result, load};
-use crate::load::EngineOptions;
+use crate::load::{Drafting, EngineOptions};
 use crate::weights::{Checkpoint, KnownDigests};
 
 /// Prefixes of earlier prompts.
@@ -52,7 +52,8 @@ impl Prefixes {
         if let Some(folder) = prefix_cache_dir {
             PrefixStore::prepare(folder)?;
             let mut known = KnownDigests::read(folder);
-            let key = checkpoint.whole_digest(&key(options)?, &mut known)?;
+            let key = key(options, &mut known)?;
+            let key = checkpoint.whole_digest(&key, &mut known)?;
             known.save();
             let mut store = PrefixStore::open(folder, &key, *prefix_cache_disk)?;
             let room = limit.saturating_sub(memory::active()? as u64) / 2;
@@ -82,16 +83,20 @@ impl Prefixes {
 }
 
 /// The key of the kept files: all that decides keys and values beside the model's own files.
-fn key(options: &EngineOptions) -> Result<String> {
+fn key(options: &EngineOptions, known: &mut KnownDigests) -> Result<String> {
     let LoadOptions { kv_bits, kv_group_size, batch_invariant, dtype, prefill_chunk, .. } =
         &options.load;
     let adapter = match &options.load.adapter_path {
         None => String::new(),
         Some(folder) => digest_of(folder).map_err(|error| load(folder, error))?,
     };
+    let drafter = match &options.drafting {
+        None => String::new(),
+        Some(Drafting { files, .. }) => hex(&Checkpoint::open(files)?.whole_digest("", known)?),
+    };
     let (version, device, kernels) = (env!("CARGO_PKG_VERSION"), options.device, options.kernels);
     Ok(format!(
-        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {prefill_chunk:?} {adapter}"
+        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {prefill_chunk:?} {adapter} {drafter}"
     ))
 }
 

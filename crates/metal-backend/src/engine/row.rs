@@ -90,7 +90,7 @@ impl Row {
             sampler,
             max_tokens,
             prompt_logprobs,
-            drafts: Drafts::by_lookup(options.draft_tokens),
+            drafts: None,
             peak_bytes: 0,
             was_retried: false,
             chunked: None,
@@ -112,6 +112,11 @@ impl Row {
         }
     }
 
+    /// The request with these drafts.
+    pub fn drafting(self, drafts: Option<Drafts>) -> Row {
+        Row { drafts, ..self }
+    }
+
     /// The keys under which prefixes of its ids are kept.
     pub fn keys(&self) -> Cow<'_, [u32]> {
         self.scene.as_ref().map_or(Cow::Borrowed(&self.ids), |scene| scene.keys(&self.ids))
@@ -130,8 +135,16 @@ impl Row {
         }
     }
 
+    /// Returns true when the model's drafter is asked for drafts.
+    pub fn asks_model_for_drafts(&self) -> bool {
+        self.drafts.as_ref().is_some_and(Drafts::asks_model)
+    }
+
     /// Forgets what was drawn and not read, so that the row can be computed again from its ids.
     pub fn begin_again(&mut self) {
+        if let Some(drafts) = &mut self.drafts {
+            drafts.begin_again();
+        }
         self.sampler.forget_draws_after(self.ids.len() - self.prompt_tokens);
     }
 
@@ -158,17 +171,32 @@ impl Row {
 
     /// The most draft tokens of a pass; 0: none.
     pub fn most_drafts(&self) -> usize {
-        self.drafts.as_ref().map_or(0, |drafts| drafts.most)
+        self.drafts.as_ref().map_or(0, Drafts::longest)
     }
 
-    /// The draft behind its ids, at most `most` tokens, and no more than it has left to generate.
-    /// A sequence of so many ids `fits` into its caches.
-    pub fn draft(&mut self, most: usize, fits: impl Fn(usize) -> bool) -> Vec<u32> {
-        let left = (self.max_tokens - self.generated()).saturating_sub(1);
+    /// The draft behind its ids, at most `most` tokens, and no more than it has left to generate;
+    /// of what a model drafted behind them it is the beginning. A sequence of so many ids `fits`
+    /// into its caches.
+    pub fn draft(
+        &mut self,
+        most: usize,
+        drafted: Option<&[u32]>,
+        fits: impl Fn(usize) -> bool,
+    ) -> Vec<u32> {
+        let most = self.longest_draft(most, fits);
         let Some(drafts) = &mut self.drafts else { return Vec::new() };
-        let mut draft = drafts.propose(&self.ids, left.min(most));
-        draft.truncate((0..draft.len()).take_while(|at| fits(self.ids.len() + at + 1)).count());
-        draft
+        match drafted {
+            None => drafts.propose(&self.ids, most),
+            Some(drafted) => drafts.take(&self.ids, &drafted[..most.min(drafted.len())]),
+        }
+    }
+
+    /// The most tokens of its next draft, at most `most`, and no more than it has left to generate.
+    /// A sequence of so many ids `fits` into its caches.
+    pub fn longest_draft(&self, most: usize, fits: impl Fn(usize) -> bool) -> usize {
+        let left = (self.max_tokens - self.generated()).saturating_sub(1);
+        let of_row = self.drafts.as_ref().map_or(0, Drafts::longest).min(left).min(most);
+        (0..of_row).take_while(|at| fits(self.ids.len() + at + 1)).count()
     }
 
     /// The draft of so many tokens, as the plan sees it.

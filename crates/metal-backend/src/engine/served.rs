@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use inference_core::GenerateOptions;
 use mlx_ffi::Device;
 
 use super::due::Due;
@@ -27,6 +28,8 @@ pub(super) struct Served {
     /// A row that leaves a batch leaves its slot to the next one that joins.
     /// So buffers and captured steps stay. A vacant slot costs as much as a row: little on a GPU.
     pub keeps_slots: bool,
+    /// Requests that say nothing of drafts have those of lookups.
+    pub looks_up: bool,
     /// Whose kernels compute.
     pub kernels: Kernels,
     /// The ranks that compute together; they go on as the first one decides.
@@ -45,6 +48,27 @@ impl Served {
         let grid = if self.alone { self.chunk } else { 1 };
         let least = if self.storage == Storage::Plain { 0 } else { self.chunk };
         Usable { grid, least }
+    }
+
+    /// The most draft tokens of a pass of a request of up to `total` tokens; 0: none. Where it says
+    /// nothing, and its caches cannot go back, there are none.
+    pub fn draft_tokens(&self, asked: Option<usize>, total: usize) -> usize {
+        match (asked, &self.model.drafter) {
+            (Some(count), _) => count,
+            (None, drafter) if drafter.is_some() || self.looks_up => {
+                if self.can_go_back(total) {
+                    GenerateOptions::DRAFT_TOKENS
+                } else {
+                    0
+                }
+            }
+            (None, _) => 0,
+        }
+    }
+
+    /// Returns true when the caches of a request of up to `total` tokens can take positions back.
+    pub fn can_go_back(&self, total: usize) -> bool {
+        self.specs.iter().all(|spec| spec.can_go_back(total))
     }
 
     /// Returns true when a batch may take its step in a pass of prompts.

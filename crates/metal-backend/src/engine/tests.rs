@@ -41,7 +41,7 @@ fn options_of(
     let files = ModelFiles::Folder(fixtures().join("models").join(model));
     let config = load::config(&files).unwrap();
     let load = LoadOptions { dtype, ..LoadOptions::default() };
-    EngineOptions { files, config, device, kernels, load }
+    EngineOptions { files, config, device, kernels, load, drafting: None }
 }
 
 fn engine() -> Engine {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
-use inference_core::Error;
+use inference_core::{Error, Speculate};
 use mlx_ffi::{Device, memory};
 
 use super::device::{self, out_of_memory};
@@ -194,6 +194,7 @@ fn load_model(
         pass,
         alone,
         keeps_slots: options.kernels.is_on_cuda(),
+        looks_up: options.load.speculate == Speculate::Ngram,
         kernels: options.kernels,
         ranks: Rc::new(ranks),
         model,

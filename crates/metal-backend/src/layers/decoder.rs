@@ -6,8 +6,8 @@ use mlx_ffi::{Array, Dtype, Indices, Result, eval_all, ops};
 
 use super::block::Stream;
 use super::{
-    Block, Embedding, Fusion, LayerInputs, Linear, Mixer, Pace, Pass, Positions, RmsNorm, Seen,
-    Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
+    Block, Drafter, Embedding, Fusion, LayerInputs, Linear, Mixer, Pace, Pass, Positions, RmsNorm,
+    Seen, Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
 };
 use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
@@ -59,6 +59,8 @@ pub(crate) struct Decoder {
     pub original_context: Option<i32>,
     /// The encoder of pictures, if the model sees them.
     pub tower: Option<Tower>,
+    /// Whoever drafts the ids that it verifies, of whose states the caches hold as many positions.
+    pub drafter: Option<Drafter>,
     /// Whose kernels compute it.
     pub kernels: Kernels,
 }
@@ -74,7 +76,7 @@ impl Decoder {
     }
 
     /// `ids`, `[b, l]`, to what goes into the first layer, `[b, l, hidden_size]`.
-    fn embed(&self, ids: &Indices) -> Result<Array> {
+    pub(super) fn embed(&self, ids: &Indices) -> Result<Array> {
         if self.stage.as_ref().is_some_and(|stage| !stage.is_first()) {
             // The states come from another rank.
             let shape = [ids.shape(), &[self.hidden_size]].concat();
@@ -102,17 +104,24 @@ impl Decoder {
             self.layer_inputs.as_ref().map(|inputs| inputs.forward(ids, &h)).transpose()?;
         let behind = seen.behind_layers(&h)?;
         let positions = Positions::after(caches).seeing(seen);
-        Ok(Pass::new(h, positions).with_layer_inputs(inputs).with_behind_layers(behind))
+        let pass = Pass::new(h, positions).with_layer_inputs(inputs).with_behind_layers(behind);
+        Ok(pass.with_ids(self.ids_for_drafts(ids)?))
     }
 
-    fn begin_at(&self, ids: &Indices, positions: Positions) -> Result<Pass> {
+    /// `ids`, where the drafter takes them in.
+    fn ids_for_drafts(&self, ids: &Indices) -> Result<Option<Indices>> {
+        self.drafter.as_ref().map(|_| ids.share()).transpose()
+    }
+
+    pub(super) fn begin_at(&self, ids: &Indices, positions: Positions) -> Result<Pass> {
         let h = self.embed(ids)?;
         let inputs = self.layer_inputs.as_ref().map(|inputs| inputs.forward(ids, &h));
         let h = match &self.streams {
             None => h,
             Some(streams) => streams.begin(&h)?,
         };
-        Ok(Pass::new(h, positions).with_layer_inputs(inputs.transpose()?))
+        let pass = Pass::new(h, positions).with_layer_inputs(inputs.transpose()?);
+        Ok(pass.with_ids(self.ids_for_drafts(ids)?))
     }
 
     /// Makes the buffers that layers lack for a pass, all at once.
@@ -168,6 +177,15 @@ impl Decoder {
             if let Some(streams) = &self.streams {
                 pass.stream.h = streams.end(&pass.stream.h)?;
             }
+            if let Some(drafter) = &self.drafter {
+                match pass.ids.take().filter(|_| caches.is_followed()) {
+                    Some(ids) => {
+                        let lengths = pass.positions.lengths();
+                        drafter.follow(self, (&ids, &pass.stream.h), lengths, caches)?;
+                    }
+                    None => drafter.pass_by(self, l, caches)?,
+                }
+            }
             if let Some(tail) = pass.tail.take() {
                 pass.stream = pass.stream.at(&tail)?;
             }
@@ -180,7 +198,7 @@ impl Decoder {
     }
 
     /// Computes a layer.
-    fn layer(&self, index: usize, pass: &mut Pass, state: &mut State) -> Result<()> {
+    pub(super) fn layer(&self, index: usize, pass: &mut Pass, state: &mut State) -> Result<()> {
         let behind = pass.behind_layers.get(index);
         // What is added first changes what the next norm sees.
         let next = self.layers[..self.own_layers().end].get(index + 1);
@@ -189,7 +207,9 @@ impl Decoder {
         let input = inputs.map(|(inputs, all)| inputs.of_layer(all, index)).transpose()?;
         let (layer, positions) = (&self.layers[index], &mut pass.positions);
         let is_last = index + 1 == self.layers.len();
+        let needs_all = self.drafter.as_ref().is_some_and(Drafter::takes_states);
         if is_last
+            && !needs_all
             && behind.is_none()
             && layer.can_end_at_some()
             && let Some(tail) = pass.tail.take()
@@ -251,7 +271,12 @@ impl Decoder {
         if own.start > 0 {
             self.take_over(&mut pass)?;
         }
-        let Some(inputs) = capture.inputs(&self.layers, own, &mut pass, caches)? else {
+        let inputs = match &self.drafter {
+            None => capture.inputs(&self.layers, own, &mut pass, caches)?,
+            // A step that is replayed would leave the drafter's states behind.
+            Some(_) => None,
+        };
+        let Some(inputs) = inputs else {
             self.advance(&mut pass, caches, self.layers.len())?;
             return pass.h().share();
         };

@@ -128,7 +128,11 @@ impl LatentAttention {
         let keys = ops::concatenate(&[&latents, &k_rope], -1)?;
         let embedded = ops::swap_axes(&self.embed_q.forward(&q_nope)?, 1, 2)?;
         let queries = ops::concatenate(&[&embedded, &q_rope], -1)?;
-        let view = cache.update_latent(&keys, rank)?;
+        let mut view = cache.update_latent(&keys, rank)?;
+        if positions.hides_first() {
+            let [rows, _, n, _] = view.keys.dims()?;
+            view.visible.hide_first(rows as usize, n);
+        }
         if let Some(observed) = positions.observer() {
             let q_nope = ops::swap_axes(&q_nope, 1, 2)?;
             let q = ops::concatenate(&[&q_nope, &q_rope], -1)?;

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use mlx_ffi::{Array, Result};
+use mlx_ffi::{Array, Indices, Result};
 
 use super::block::Stream;
 use super::tail::Tail;
@@ -28,6 +28,8 @@ pub(crate) struct Pass {
     pub(super) tail: Option<Tail>,
     /// The hidden states behind the last layer of this rank, where others follow.
     pub(super) own: Option<Array>,
+    /// Its ids, `[b, l]`, where a drafter takes them in.
+    pub(super) ids: Option<Indices>,
 }
 
 impl Pass {
@@ -43,6 +45,7 @@ impl Pass {
             exchanged: None,
             tail: None,
             own: None,
+            ids: None,
         }
     }
 
@@ -54,6 +57,11 @@ impl Pass {
     /// The pass with what is added behind the first layers, `[b, l, hidden_size]` each.
     pub fn with_behind_layers(self, behind_layers: Vec<Array>) -> Pass {
         Pass { behind_layers, ..self }
+    }
+
+    /// The pass with its ids, `[b, l]`, for a drafter.
+    pub(super) fn with_ids(self, ids: Option<Indices>) -> Pass {
+        Pass { ids, ..self }
     }
 
     /// The pass of whose hidden states only `tail` is needed behind the last layer.

@@ -56,6 +56,8 @@ pub(crate) struct Positions {
     spans: Vec<Range<i32>>,
     /// The texts that the positions belong to, where the pass is of whole texts.
     texts: Option<Texts>,
+    /// A row's first position is seen by none.
+    hides_first: bool,
     /// The shared KV of layers, by number.
     shared: Vec<(usize, SharedKv)>,
     /// Rows that decode in the pass.
@@ -66,6 +68,13 @@ impl Positions {
     /// The positions that follow those which the rows of `caches` have passed.
     pub fn after(caches: &Caches) -> Positions {
         Positions::of_step(caches, SharedOffsets::default())
+    }
+
+    /// The positions that follow those of `caches` after `more` of each row.
+    pub fn ahead(caches: &Caches, more: i32) -> Positions {
+        let mut positions = Positions::after(caches);
+        positions.offsets.iter_mut().for_each(|offset| *offset += more);
+        positions
     }
 
     /// The positions that follow those of `caches`, for a step whose offsets stay `on_device`.
@@ -83,6 +92,7 @@ impl Positions {
             given: None,
             spans: Vec::new(),
             texts: None,
+            hides_first: false,
             shared: Vec::new(),
             decode_rows: None,
         }
@@ -108,6 +118,7 @@ impl Positions {
             given: None,
             spans: Vec::new(),
             texts: None,
+            hides_first: false,
             shared: Vec::new(),
             decode_rows: None,
         }
@@ -121,6 +132,17 @@ impl Positions {
     /// The positions of a pass that sees pictures.
     pub fn seeing(self, seen: Seen) -> Positions {
         Positions { given: seen.positions, spans: seen.spans, ..self }
+    }
+
+    /// Hides each row's first position from all others: layers that keep every position see it
+    /// from themselves alone.
+    pub fn hide_first(&mut self) {
+        self.hides_first = true;
+    }
+
+    /// Returns true when each row's first position is seen by none.
+    pub fn hides_first(&self) -> bool {
+        self.hides_first
     }
 
     /// Returns true when rotations take other positions than the rows' own.

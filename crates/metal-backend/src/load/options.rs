@@ -15,4 +15,12 @@ pub(crate) struct EngineOptions {
     /// Whose kernels it computes with.
     pub kernels: Kernels,
     pub load: LoadOptions,
+    /// The model that drafts, where there is one.
+    pub drafting: Option<Drafting>,
+}
+
+/// A model that drafts for another one.
+pub(crate) struct Drafting {
+    pub files: ModelFiles,
+    pub config: Config,
 }

@@ -30,7 +30,8 @@ fn distances(name: &str, kernels: Kernels) -> Vec<(String, f32)> {
     let sight = Sight::read(&config, &files, &tokenizer).expect("it sees");
     let checkpoint = Checkpoint::open(&files).expect("weights");
     let device = Device::Cpu;
-    let options = EngineOptions { files, config, device, kernels, load: load_options };
+    let options =
+        EngineOptions { files, config, device, kernels, load: load_options, drafting: None };
     let loaded = load(&options, &checkpoint, None).expect("it loads");
     assert_eq!(loaded.description.info.unused_parts, Vec::<String>::new(), "{name}");
     let tower = loaded.model.tower.expect("a tower");

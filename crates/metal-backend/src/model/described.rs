@@ -24,6 +24,7 @@ impl MlxModel {
         capabilities(options.kernels, &refused_by_ranks(&options.load))
             .check_load(&options.load)?;
         let text = Text::read(&options.files, model_type(options)?).map_err(Error::from)?;
+        options.drafting.iter().try_for_each(|drafting| text.check_drafting(&drafting.files))?;
         SamplingDefaults::read(&options.files)?;
         let description = read_headers(options)?;
         let sight = text.sight(&description, &options.config, &options.files);

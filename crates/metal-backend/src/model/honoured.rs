@@ -15,6 +15,9 @@ pub(super) fn capabilities(kernels: Kernels, own: &[(Feature, String)]) -> Capab
         Feature::CpuActivations if !kernels.is_ours_on_cpu() => {
             Some("our own kernels for CPUs alone round activations; leave it unset")
         }
+        Feature::DraftModel if kernels.is_on_cuda() => {
+            Some("a second model does not draft on CUDA; leave it unset")
+        }
         Feature::Ranks if !kernels.is_ours_on_cpu() && !kernels.is_on_cuda() => Some(
             "ranks compute together on NVIDIA GPUs, or with our kernels for CPUs: take the backend `cpu`",
         ),
@@ -37,6 +40,7 @@ pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> 
     [
         (Feature::InspectAttention, alone),
         (Feature::Images, "a tower of pictures is not split between ranks"),
+        (Feature::DraftModel, "ranks do not agree on drafts; load the model without ranks"),
         (Feature::DraftTokens, "ranks do not agree on drafts; load the model without ranks"),
         (
             Feature::PrefixStore,

@@ -7,8 +7,8 @@ use crate::layers::Decoder;
 use crate::shape::{LatentParts, Mixture, Shape};
 use crate::weights::Weights;
 
-/// Builds the model under the names of `DeepseekV3ForCausalLM`; the layers that predict further
-/// tokens are left aside.
+/// Builds the model under the names of `DeepseekV3ForCausalLM`; the layer that predicts a
+/// further token drafts, or is left aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     build_at(config, w, &w.at("model"))
 }
@@ -40,10 +40,11 @@ pub(super) fn build(
         ..LatentParts::read(config)?
     };
     let mixture = mixture(config, shape.num_hidden_layers)?;
-    w.leave_layers_from(shape.num_hidden_layers);
-    let decoder = shape.decoder(config, w, model, |w, index| {
+    let block = |w: &Weights, index| {
         let attention = shape.latent_attention(&w.at("self_attn"), &parts)?;
         shape.pre_norm_block(w, attention, mixture.feed_forward(&shape, &w.at("mlp"), index)?)
-    })?;
-    Ok(mixture.widen(decoder))
+    };
+    let drafter = shape.next_heads(w, model, block)?;
+    let decoder = shape.decoder(config, w, model, block)?;
+    Ok(Decoder { drafter, ..mixture.widen(decoder) })
 }

@@ -17,8 +17,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let bias = config.opt_flag("attention_bias")?.unwrap_or(false);
     let has_norms = config.opt_flag("use_qk_norm")?.unwrap_or(false);
     let mixture = Mixture::read(config, shape.num_hidden_layers)?;
-    w.leave_layers_from(shape.num_hidden_layers);
-    let decoder = shape.decoder(config, w, &w.at("model"), |w, index| {
+    let block = |w: &Weights, index| {
         let parts = AttentionParts {
             qkv_bias: bias,
             qk_norms: if has_norms { NormSpan::Head } else { NormSpan::None },
@@ -26,6 +25,9 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
         };
         let attention = shape.attention(&w.at("self_attn"), Some(&rope), parts)?;
         shape.pre_norm_block(w, attention, mixture.feed_forward(&shape, &w.at("mlp"), index)?)
-    })?;
-    Ok(mixture.widen(decoder))
+    };
+    let model = w.at("model");
+    let drafter = shape.next_heads(w, &model, block)?;
+    let decoder = shape.decoder(config, w, &model, block)?;
+    Ok(Decoder { drafter, ..mixture.widen(decoder) })
 }

@@ -3,9 +3,10 @@
 use crate::config::{Config, RopeConfig, RopeSections};
 use crate::error::Result;
 use crate::kernels::Activation;
-use crate::layers::{Decoder, DeltaSizes, FeedForward, Mixer};
+use crate::layers::{Decoder, DeltaSizes, Drafter, FeedForward, Mixer};
 use crate::shape::{
-    AttentionParts, Language, NormSpan, Norms, Shape, activation, attention_layers, qwen_tower,
+    AttentionParts, HeadNames, Language, NormSpan, Norms, Shape, activation, attention_layers,
+    qwen_tower,
 };
 use crate::weights::Weights;
 
@@ -18,7 +19,8 @@ const SECTIONS: RopeSections = RopeSections { sizes: [11, 11, 10], interleaved: 
 /// The prefixes of the vision tower's tensors.
 pub(super) const VISION: [&str; 2] = ["visual.", "vision_tower."];
 
-/// Builds `Qwen3_5ForConditionalGeneration`; the layers that predict further tokens are set aside.
+/// Builds `Qwen3_5ForConditionalGeneration`; the layer that predicts a
+/// further token drafts, or is set aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let tower = qwen_tower(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of(config, w, &VISION)?;
@@ -92,26 +94,53 @@ impl Hybrid {
         model: &Weights,
         mlp: impl Fn(&Weights, usize) -> Result<FeedForward>,
     ) -> Result<Decoder> {
+        let drafter = self.heads(w, &mlp)?;
         let prefix = w.prefix();
         w.leave_part("MTP layers", |name| {
             name.starts_with("mtp.")
                 || name.strip_prefix(&prefix).is_some_and(|n| n.starts_with("mtp."))
         });
         let shape = &self.shape;
-        shape.decoder(config, w, model, |w, index| {
+        let decoder = shape.decoder(config, w, model, |w, index| {
             let mixer: Mixer = if self.has_attention[index] {
-                let parts = AttentionParts {
-                    qkv_bias: self.bias,
-                    o_bias: self.bias,
-                    qk_norms: NormSpan::Head,
-                    output_gate: self.output_gate,
-                    ..AttentionParts::PLAIN
-                };
-                shape.attention(&w.at("self_attn"), Some(&self.rope), parts)?.into()
+                self.attention(w)?
             } else {
                 shape.delta_net(&w.at("linear_attn"), self.delta)?.into()
             };
             shape.pre_norm_block(w, mixer, mlp(w, index)?)
+        })?;
+        Ok(Decoder { drafter, ..decoder })
+    }
+
+    /// The attention of the block under `w`.
+    fn attention(&self, w: &Weights) -> Result<Mixer> {
+        let parts = AttentionParts {
+            qkv_bias: self.bias,
+            o_bias: self.bias,
+            qk_norms: NormSpan::Head,
+            output_gate: self.output_gate,
+            ..AttentionParts::PLAIN
+        };
+        Ok(self.shape.attention(&w.at("self_attn"), Some(&self.rope), parts)?.into())
+    }
+
+    /// The layer that drafts, where the checkpoint has one that is to be taken.
+    fn heads(
+        &self,
+        w: &Weights,
+        mlp: &impl Fn(&Weights, usize) -> Result<FeedForward>,
+    ) -> Result<Option<Drafter>> {
+        let names = HeadNames::QWEN;
+        let Some(w) = w.heads_at("mtp", names.project) else { return Ok(None) };
+        // No release has more than one, and several would have to follow each other.
+        if !w.at("layers.1").is_empty() {
+            return Ok(None);
+        }
+        w.heads(|w| {
+            let block = w.at("layers.0");
+            let attention = self.attention(&block)?;
+            let block = self.shape.pre_norm_block(&block, attention, mlp(&block, 0)?)?;
+            self.shape.heads(w, names, block)
         })
     }
 }

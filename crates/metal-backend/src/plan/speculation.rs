@@ -90,6 +90,9 @@ pub(crate) struct Verifying {
     pub repeat: bool,
     /// A step is in flight, of which nothing is read yet.
     pub switch: bool,
+    /// Drafts are made behind what that step draws. Otherwise its draw has to be a draft's first
+    /// token, too.
+    pub behind_draw: bool,
 }
 
 /// How long passes of decoding rows take, by the positions of each row.
@@ -164,7 +167,8 @@ impl PassCosts {
         let without = LEAST_GAIN * rows.len() as f64 / step;
         let lengths = LENGTHS.into_iter().filter(|length| *length < most).chain([most]);
         let rates = lengths.filter(|length| (1..=longest).contains(length)).map(|length| {
-            let tokens = rows.iter().map(|row| row.tokens(length, verifying.switch));
+            let in_flight = verifying.switch && !verifying.behind_draw;
+            let tokens = rows.iter().map(|row| row.tokens(length, in_flight));
             let pass = self.seconds(rows.len(), 1 + length, step);
             let not_all = 1.0 - rows.iter().map(|row| row.all_drawn(length)).product::<f64>();
             let again = if verifying.repeat { not_all * pass } else { 0.0 };
@@ -220,8 +224,8 @@ impl PassCosts {
 mod tests {
     use super::*;
 
-    const NOTHING: Verifying = Verifying { repeat: false, switch: false };
-    const REPEATED: Verifying = Verifying { repeat: true, switch: false };
+    const NOTHING: Verifying = Verifying { repeat: false, switch: false, behind_draw: false };
+    const REPEATED: Verifying = Verifying { repeat: true, ..NOTHING };
     const STEP: Duration = Duration::from_millis(10);
 
     fn acceptance(drawn: usize, compared: usize) -> Acceptance {

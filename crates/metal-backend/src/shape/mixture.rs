@@ -117,13 +117,13 @@ impl Mixture {
         Mixture { names, ..self }
     }
 
-    /// The network of the layer `index` under `w`.
+    /// The network of the layer `index` under `w`. Layers behind the last one have experts.
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
     pub fn feed_forward(&self, shape: &Shape, w: &Weights, index: usize) -> Result<FeedForward> {
         let (hidden, act) = (shape.hidden_size, self.activation);
-        if !self.sparse[index] {
+        if self.sparse.get(index) == Some(&false) {
             return shape.mlp(w, act, false);
         }
         const CORRECTION: &str = "e_score_correction_bias";

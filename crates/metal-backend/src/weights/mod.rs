@@ -18,4 +18,4 @@ pub(crate) use checkpoint::Checkpoint;
 pub(crate) use cut::{Cut, share};
 pub(crate) use known_digests::KnownDigests;
 pub(crate) use source::TensorHeader;
-pub(crate) use tensors::{Fp8Scales, Linears, Totals, Weights, is_of_no_use};
+pub(crate) use tensors::{Fp8Scales, Linears, TakesHeads, Totals, Weights, is_of_no_use};

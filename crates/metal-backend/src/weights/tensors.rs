@@ -65,6 +65,8 @@ struct Shared {
     stage: Option<Stage>,
     /// Bits to which unpacked matrices are packed as they are read.
     packs_to: Option<i32>,
+    /// Which layers that draft are taken; others are left aside.
+    heads: TakesHeads,
     /// Only shapes are checked, and every tensor is an empty stand-in.
     only_describe: bool,
     config: Config,
@@ -115,6 +117,18 @@ impl Totals {
     }
 }
 
+/// Which layers that draft are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TakesHeads {
+    /// None.
+    #[default]
+    No,
+    /// Those of which no part is missing.
+    Whole,
+    /// All: what is missing is an error.
+    All,
+}
+
 impl Weights {
     /// All tensors of `checkpoint` that a model may use; `only_describe` reads none of them.
     pub fn of(
@@ -134,6 +148,7 @@ impl Weights {
             group: None,
             stage: None,
             packs_to: None,
+            heads: TakesHeads::No,
             only_describe,
             is_unwanted: Arc::clone(&checkpoint.is_unwanted),
             config: config.clone(),
@@ -155,6 +170,40 @@ impl Weights {
     /// Whose kernels the model computes with.
     pub fn kernels(&self) -> Kernels {
         self.shared.kernels
+    }
+
+    /// Lets a model take these layers that draft for it.
+    pub fn with_heads(mut self, heads: TakesHeads) -> Weights {
+        let shared = Rc::get_mut(&mut self.shared);
+        shared.expect("heads are set before cursors are handed out").heads = heads;
+        self
+    }
+
+    /// The cursor of layers that draft, from the beginning of all names or from here, which have
+    /// the projection `project`. `None`: there are none, or they are left aside.
+    pub fn heads_at(&self, prefix: &str, project: &str) -> Option<Weights> {
+        let from_here = self.at(prefix);
+        let from_start = Weights { prefix: prefix.to_owned(), ..self.clone() };
+        let has = |w: &Weights| !w.is_random() && !w.at(project).is_empty();
+        let is_taken = self.shared.heads != TakesHeads::No;
+        [from_here, from_start].into_iter().find(|w| is_taken && has(w))
+    }
+
+    /// What `build` makes of a layer that drafts. `None` where parts of it are missing and it is
+    /// only taken whole: nothing counts as taken then.
+    ///
+    /// # Errors
+    /// Those of `build`, where the layer has to be taken.
+    pub fn heads<T>(&self, build: impl FnOnce(&Weights) -> Result<T>) -> Result<Option<T>> {
+        let (left, totals) = (&self.shared.left, &self.shared.totals);
+        let before = (left.borrow().clone(), totals.borrow().clone());
+        match build(self) {
+            Err(_) if self.shared.heads == TakesHeads::Whole => {
+                (*left.borrow_mut(), *totals.borrow_mut()) = before;
+                Ok(None)
+            }
+            built => built.map(Some),
+        }
     }
 
     /// Adds `adapter` to the projections and embeddings that it names.

@@ -9,34 +9,35 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::alike::prompt;
+use crate::draft_models::drafters;
 use crate::tiny::Checkpoint;
 use crate::{drawn, some};
 
 /// With `count` draft tokens.
 fn drafting(count: usize, options: GenerateOptions) -> GenerateOptions {
-    GenerateOptions { draft_tokens: count, ..options }
+    GenerateOptions { draft_tokens: Some(count), ..options }
 }
 
 /// Each draft is verified, whether that pays or not: where rows are computed alone.
-fn verifying() -> LoadOptions {
+pub fn verifying() -> LoadOptions {
     LoadOptions { batch_invariant: true, ..Default::default() }
 }
 
 /// A prompt that repeats itself.
-fn repeated(salt: u32, length: usize) -> Vec<u32> {
+pub fn repeated(salt: u32, length: usize) -> Vec<u32> {
     prompt(salt, 7).into_iter().cycle().take(length).collect()
 }
 
-type Ended = (Vec<Token>, FinishReason, GenerateMetrics);
+pub type Ended = (Vec<Token>, FinishReason, GenerateMetrics);
 
-fn run(model: &dyn TextModel, prompt: &[u32], options: &GenerateOptions) -> Ended {
+pub fn run(model: &dyn TextModel, prompt: &[u32], options: &GenerateOptions) -> Ended {
     let mut generation = model.generate(&Prompt::Ids(prompt.to_vec()), options).unwrap();
     let tokens = generation.by_ref().map(|token| token.unwrap()).collect();
     let outcome = generation.outcome().unwrap();
     (tokens, outcome.finish_reason.clone(), outcome.metrics.clone())
 }
 
-fn ids((tokens, ..): &Ended) -> Vec<u32> {
+pub fn ids((tokens, ..): &Ended) -> Vec<u32> {
     tokens.iter().map(|token| token.id).collect()
 }
 
@@ -178,13 +179,14 @@ fn kinds() -> [Checkpoint; 6] {
     let sliding = Checkpoint::with_sizes(2, 8, 16)
         .config("use_sliding_window", json!(true))
         .config("sliding_window", json!(12));
-    let (hybrid, both) = (Checkpoint::hybrid(4), Checkpoint::falcon_h1(4));
+    let (hybrid, both) = (Checkpoint::hybrid_that_drafts(4), Checkpoint::falcon_h1(4));
     let plain = Checkpoint::with_sizes(2, 8, 16);
-    [plain, sliding, Checkpoint::latent(2), Checkpoint::lending(), hybrid, both]
+    let latent = Checkpoint::latent_that_drafts(2);
+    [plain, sliding, latent, Checkpoint::lending(), hybrid, both]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn rows_with_drafts_are_what_they_are_alone_without(
@@ -194,6 +196,7 @@ proptest! {
         kv_bits in prop::option::of(prop::sample::select(vec![4, 8])),
         kept in 1..60u64,
         batch_invariant in any::<bool>(),
+        drafter in prop::option::of(0..3usize),
     ) {
         let checkpoint = &kinds()[kind];
         // A head of four values is not packed.
@@ -206,6 +209,10 @@ proptest! {
             batch_invariant,
             ..plain
         };
+        // Heads of another size are not packed as those of the model are.
+        let drafter = drafter.filter(|_| kv_bits.is_none()).map(|of| drafters()[of].write());
+        let draft_model = drafter.as_ref().map(|folder| folder.path().to_owned());
+        let shared = LoadOptions { draft_model, ..shared };
         let with = checkpoint.load(&shared).unwrap();
         let mut running = Vec::new();
         for (at, (salt, length, tokens, drafts, cancel)) in requests.into_iter().enumerate() {

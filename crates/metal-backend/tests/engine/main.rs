@@ -11,6 +11,7 @@ mod cancelling;
 mod classifying;
 mod closing;
 mod constrained;
+mod draft_models;
 mod drafts;
 mod hybrids;
 mod kept;

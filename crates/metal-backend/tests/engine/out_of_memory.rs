@@ -138,7 +138,11 @@ fn a_row_that_begins_again_is_what_it_was_to_the_bit_where_rows_are_computed_by_
         let model = checkpoint.load(&options).unwrap();
         for length in [5, 64, 100] {
             let prompt = inference_core::Prompt::Ids(crate::alike::prompt(3, length));
-            let asked = GenerateOptions { logprobs: true, draft_tokens, ..drawn(60, 5) };
+            let asked = GenerateOptions {
+                logprobs: true,
+                draft_tokens: Some(draft_tokens),
+                ..drawn(60, 5)
+            };
             let begin = || to_the_bit(model.generate(&prompt, &asked).unwrap());
             let expected = begin();
             assert_eq!(begin(), expected, "kind {kind}, {length} ids: once more");

@@ -118,7 +118,8 @@ fn nothing_ends_a_generation_before_its_fewest_tokens() {
     let ends = |options| GenerateOptions { stop_token_ids: vec![end], ..options };
     // Up to there the answer is the same, and from there on the id ends it.
     for (min_tokens, drafts) in [(0, 0), (1, 0), (first, 0), (first, 4)] {
-        let options = GenerateOptions { min_tokens, draft_tokens: drafts, ..ends(likeliest()) };
+        let options =
+            GenerateOptions { min_tokens, draft_tokens: Some(drafts), ..ends(likeliest()) };
         let (tokens, reason) = run(&*model, &options);
         assert_eq!((tokens.len(), reason), (first, FinishReason::StopToken(end)));
     }

@@ -6,7 +6,7 @@ use crate::fixtures::{Checkpoint, Golden, greedy, ids, token_ids};
 
 /// Greedy tokens with drafts.
 fn drafting(count: usize) -> GenerateOptions {
-    GenerateOptions { draft_tokens: count, ..greedy(48) }
+    GenerateOptions { draft_tokens: Some(count), ..greedy(48) }
 }
 
 /// Each prompt's tokens, all prompts at once, and what all cost together.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
+mod heads;
 mod mamba;
 
 use std::collections::BTreeMap;

@@ -81,6 +81,14 @@ impl Indices {
         Ok(Indices { array, below })
     }
 
+    /// The same below `below`: a larger one counts as one of them.
+    ///
+    /// # Errors
+    /// As [`bounded`](Self::bounded).
+    pub fn clamped(&self, below: usize) -> Result<Indices> {
+        Indices::bounded(&self.array, below)
+    }
+
     /// The exclusive upper bound of all values.
     pub fn below(&self) -> usize {
         self.below

@@ -90,8 +90,8 @@ pub struct Bench<'a> {
     pub model: &'a dyn TextModel,
     /// How often each test is measured.
     pub repeat: usize,
-    /// The most draft tokens of a pass.
-    pub draft_tokens: usize,
+    /// The most draft tokens of a pass; `None`: as the load has it.
+    pub draft_tokens: Option<usize>,
     /// The temperature of draws.
     pub temperature: f32,
     /// The time of a decode step is split into its parts.
@@ -136,7 +136,7 @@ impl Bench<'_> {
     }
 
     fn told(&self, drafts: Drafts) -> Option<Drafts> {
-        (self.draft_tokens > 0).then_some(drafts)
+        (drafts.draft_tokens > 0 || self.draft_tokens.is_some()).then_some(drafts)
     }
 
     /// `requests` at once.

@@ -12,6 +12,7 @@ use super::super::memory::Budget;
 use super::super::prefill::ROOM;
 use super::super::row::Row;
 use super::super::served::Served;
+use super::super::speculation::Drafts;
 use super::super::step_clock::{Part, StepClock};
 use super::super::taking::Exit;
 use super::{Group, Stepped};
@@ -44,24 +45,56 @@ impl Group {
         }
         let switch = self.drawn.is_some();
         let unread = usize::from(switch);
-        let (rows, most) = self.drafts_of_rows(served, Budget::most_drafts(self.rows.len()));
+        let most = self.most_drafts();
+        let lengths = self.lengths_of_drafts(served, most);
         if served.alone {
-            return rows.iter().map(Vec::len).max().unwrap_or(0);
+            return lengths.into_iter().max().unwrap_or(0);
         }
-        let behind = |(row, draft): (&Row, &Vec<u32>)| -> Drafted {
-            row.drafted(draft.len().saturating_sub(unread))
-        };
-        let drafted: Vec<Drafted> = self.rows.iter().zip(&rows).map(behind).collect();
+        let behind = |(row, length): (&Row, usize)| row.drafted(length.saturating_sub(unread));
+        let drafted: Vec<Drafted> = self.rows.iter().zip(lengths).map(behind).collect();
+        let behind_draw = served.model.drafter.is_some();
         let repeat = self.caches.need_snapshots();
-        clock.costs.draft_length(&drafted, most, Verifying { repeat, switch })
+        let verifying = Verifying { repeat, switch, behind_draw };
+        let length = clock.costs.draft_length(&drafted, most, verifying);
+        if behind_draw && length == 0 {
+            self.rows.iter_mut().filter_map(|row| row.drafts.as_mut()).for_each(Drafts::note_idle);
+            self.caches.set_followed(self.rows.iter().any(Row::asks_model_for_drafts));
+        }
+        length
     }
 
-    /// Each row's draft of at most `most` tokens, and the most that any may have.
-    fn drafts_of_rows(&mut self, served: &Served, most: usize) -> (Vec<Vec<u32>>, usize) {
+    /// The most tokens that any row's draft may have.
+    fn most_drafts(&self) -> usize {
+        let of_rows = self.rows.iter().map(Row::most_drafts).max().unwrap_or(0);
+        Budget::most_drafts(self.rows.len()).min(of_rows)
+    }
+
+    /// The tokens of each row's draft, at most `most`. What a drafter makes is not made for it.
+    fn lengths_of_drafts(&mut self, served: &Served, most: usize) -> Vec<usize> {
         let factors = self.caches.rope_factors();
         let fits = |length| served.model.rope_factors(length) == factors;
-        let most = most.min(self.rows.iter().map(Row::most_drafts).max().unwrap_or(0));
-        (self.rows.iter_mut().map(|row| row.draft(most, fits)).collect(), most)
+        let rows = self.rows.iter_mut();
+        match served.model.drafter {
+            None => rows.map(|row| row.draft(most, None, fits).len()).collect(),
+            Some(_) => rows.map(|row| row.longest_draft(most, fits)).collect(),
+        }
+    }
+
+    /// Each row's draft of at most `length` tokens, behind ids that are all known. Those of a
+    /// drafter are made now.
+    fn drafts_of_rows(&mut self, served: &Served, length: usize) -> Result<Vec<Vec<u32>>> {
+        let factors = self.caches.rope_factors();
+        let fits = |length| served.model.rope_factors(length) == factors;
+        let most = self.most_drafts().min(length);
+        let Some(drafter) = &served.model.drafter else {
+            return Ok(self.rows.iter_mut().map(|row| row.draft(most, None, fits)).collect());
+        };
+        let last: Vec<u32> =
+            self.rows.iter().map(|row| row.ids.last().copied().unwrap_or_default()).collect();
+        let drafted =
+            drafter.propose(&served.model, &last, length, &mut self.caches)?.to_vec_u32()?;
+        let rows = self.rows.iter_mut().zip(drafted.chunks(length));
+        Ok(rows.map(|(row, drafted)| row.draft(most, Some(drafted), fits)).collect())
     }
 
     /// Lets each row's last id be the input of its next position.
@@ -90,7 +123,7 @@ impl Group {
         self.compact(dispatcher)?;
         self.fresh.clear();
         let model = &served.model;
-        let (drafts, _) = self.drafts_of_rows(served, length);
+        let drafts = self.drafts_of_rows(served, length)?;
         let (rows, positions) = (self.rows.len(), 1 + length);
         let mut ids = Vec::with_capacity(rows * positions);
         for (row, draft) in self.rows.iter().zip(&drafts) {

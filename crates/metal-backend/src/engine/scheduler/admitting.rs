@@ -5,6 +5,7 @@ use mlx_ffi::memory;
 
 use super::{Job, Row, Scheduler};
 use crate::engine::device::out_of_memory;
+use crate::engine::speculation::Drafts;
 use crate::kernels::Kernels;
 use crate::plan::{self, Admission, Kind, Memory, Running, Spare};
 use crate::sampling::{Sampler, fresh_seed};
@@ -124,9 +125,8 @@ impl Scheduler<'_> {
     /// Lets a request begin that was admitted with so many tokens.
     fn begin(&mut self, mut job: Job, max_tokens: usize) {
         let total = job.ids.len() + max_tokens;
-        if job.options.draft_tokens > 0
-            && !self.served.specs.iter().all(|spec| spec.can_go_back(total))
-        {
+        let drafts = self.served.draft_tokens(job.options.draft_tokens, total);
+        if drafts > 0 && !self.served.can_go_back(total) {
             self.shared.leave();
             job.output.into_inner().fail(Error::Unsupported {
                 what: "draft_tokens".into(),
@@ -150,7 +150,9 @@ impl Scheduler<'_> {
                 if let Some(guide) = job.guide.take() {
                     sampler.follow(guide);
                 }
-                self.begin_prefill(Row::new(job, sampler, max_tokens));
+                let by_model = self.served.model.drafter.is_some();
+                let drafts = Drafts::new(drafts, by_model);
+                self.begin_prefill(Row::new(job, sampler, max_tokens).drafting(drafts));
             }
             Err(error) => {
                 if !self.served.ranks.failed_together() {

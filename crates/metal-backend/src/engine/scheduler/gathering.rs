@@ -150,7 +150,7 @@ impl Scheduler<'_> {
             context: self.served.context_length,
             report: self.report_bytes(job.prompt_logprobs.as_ref()),
             sight: self.served.sight_bytes(job.scene.as_deref()),
-            draft: job.options.draft_tokens,
+            draft: self.served.draft_tokens(job.options.draft_tokens, 0),
         }
     }
 

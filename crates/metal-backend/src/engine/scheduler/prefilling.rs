@@ -59,8 +59,10 @@ impl Scheduler<'_> {
         let total = row.ids.len() + row.max_tokens - row.generated();
         let factors = model.rope_factors(row.ids.len());
         let shift = row.scene.as_ref().map_or(0, |scene| scene.delta());
-        let mut caches =
-            Caches::new(specs, *storage, 1, total).with_rope_factors(factors).with_shift(shift);
+        let mut caches = Caches::new(specs, *storage, 1, total)
+            .with_rope_factors(factors)
+            .with_shift(shift)
+            .with_followed(row.asks_model_for_drafts());
         // What is told of the prompt's tokens is computed with them.
         let computes_all = row.prompt_logprobs.is_some();
         let keys = row.keys();

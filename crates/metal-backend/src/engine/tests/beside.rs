@@ -41,6 +41,7 @@ pub(super) fn served(options: &EngineOptions) -> Served {
         pass: 512,
         alone: false,
         keeps_slots: true,
+        looks_up: false,
         kernels: options.kernels,
         model,
     }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use inference_core::Generation;
+use inference_core::{Generation, Speculate};
 use mlx_ffi::{Device, use_device};
+use serde_json::Value;
 
 use super::super::dispatcher::Dispatcher;
 use super::super::group::Group;
@@ -13,7 +14,7 @@ use super::super::served::Served;
 use super::super::speculation::Drafts;
 use super::super::step_clock::StepClock;
 use super::beside::served;
-use super::{advance, job, options_of, texts, tokenizer};
+use super::{advance, fixtures, job, options_of, texts, tokenizer};
 use crate::cache::{Caches, PrefixCache};
 use crate::kernels::Kernels;
 use crate::sampling::Sampler;
@@ -46,7 +47,7 @@ fn row(served: &Served, number: usize, drafts: usize) -> (Computed, Generation) 
     let sampler = sampler.by_kernel(served.kernels.is_on_cuda());
     let caches = Caches::new(&served.specs, served.storage, 1, 100);
     let mut row = Row::new(job, sampler, 9 + 7 * (number % 5));
-    row.drafts = Drafts::by_lookup(drafts);
+    row.drafts = Drafts::new(drafts, served.model.drafter.is_some());
     let mut prefill = Prefill::new(row, caches, 0, false);
     advance(&mut prefill, (&served.model, &served.ranks), 512, served.model.layers.len());
     (prefill.end_chunk(&mut Dispatcher::default()).unwrap().unwrap(), generation)
@@ -120,6 +121,45 @@ fn rows_say_with_drafts_what_they_say_without() {
         }
     }
     assert!(right > 100 && right + 100 < all, "{right} of {all} draft tokens accepted");
+}
+
+/// The caches of a prompt that was computed, whose ids a drafter took in, and its row.
+fn computed(served: &Served, ids: &[u32]) -> Computed {
+    let (job, _generation) = job(ids.to_vec(), &tokenizer(), &[]);
+    let sampler = Sampler::new(job.options.clone(), 7, ids, &[], served.model.vocab_size).unwrap();
+    let caches = Caches::new(&served.specs, served.storage, 1, 1000).with_followed(true);
+    let mut prefill = Prefill::new(Row::new(job, sampler, 9), caches, 0, false);
+    let layers = served.model.layers.len();
+    advance(&mut prefill, (&served.model, &served.ranks), 512, layers);
+    prefill.end_chunk(&mut Dispatcher::default()).unwrap().unwrap()
+}
+
+#[test]
+fn a_layer_that_drafts_says_what_the_reference_makes_of_it() {
+    use_device(Device::Cpu).unwrap();
+    let golden = fixtures().join("golden/heads.json");
+    let golden: Value = serde_json::from_str(&std::fs::read_to_string(golden).unwrap()).unwrap();
+    let ids = |value: &Value| -> Vec<u32> { serde_json::from_value(value.clone()).unwrap() };
+    for (name, prompts) in golden.as_object().unwrap() {
+        for kernels in [Kernels::CPU, Kernels::Mlx] {
+            let f32 = Some(inference_core::Dtype::F32);
+            let mut options = options_of(name, (Device::Cpu, kernels), f32);
+            options.load.speculate = Speculate::Mtp;
+            let served = served(&options);
+            let drafter = served.model.drafter.as_ref().unwrap();
+            for prompt in prompts.as_array().unwrap() {
+                let next = prompt["next"].as_u64().unwrap() as u32;
+                let all = [ids(&prompt["prompt"]), vec![next]].concat();
+                let Computed { mut caches, .. } = computed(&served, &all);
+                // What is proposed leaves the caches as they were.
+                for _ in 0..2 {
+                    let found = drafter.propose(&served.model, &[next], 3, &mut caches).unwrap();
+                    let found = found.to_vec_u32().unwrap();
+                    assert_eq!(found, ids(&prompt["drafts"]), "{name}, {kernels:?}, {all:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
     let load = LoadOptions::default();
     let checkpoint = Checkpoint::open(&files).unwrap();
     let (device, kernels) = (Device::Cpu, Kernels::Mlx);
-    let options = EngineOptions { files, config, device, kernels, load };
+    let options = EngineOptions { files, config, device, kernels, load, drafting: None };
     let described = load::describe(&options, &checkpoint, None).unwrap();
     let info = described.description.info;
     assert_eq!((info.vocab_size, info.num_layers, info.hidden_size), (262_208, 34, 2560));

@@ -97,7 +97,7 @@ fn bounded(tokens: Option<usize>, seed: u64, draft_tokens: usize) -> GenerateOpt
         temperature: Some(if seed.is_multiple_of(2) { 0.0 } else { 1.0 }),
         seed: Some(seed),
         ignore_eos: true,
-        draft_tokens,
+        draft_tokens: Some(draft_tokens),
         logit_bias: [(CLOSE, -30.0)].into(),
         reasoning_budget: tokens.map(|tokens| ReasoningBudget { marks, tokens }),
         ..GenerateOptions::default()

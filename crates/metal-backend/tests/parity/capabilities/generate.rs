@@ -2,7 +2,7 @@
 
 use inference_core::{
     CancelToken, Constraint, Dry, Error, Feature, FinishReason, GenerateOptions, LoadOptions,
-    PenaltyScope, Prompt, ReasoningBudget, ReasoningMarks, TextModel, Token, Xtc,
+    PenaltyScope, Prompt, ReasoningBudget, ReasoningMarks, Speculate, TextModel, Token, Xtc,
 };
 
 use super::{Walk, prompt};
@@ -94,7 +94,7 @@ fn asked(letter: u32, piece: &str, mark: &str) -> GenerateOptions {
         top_logprobs: 3,
         prompt_logprobs: true,
         logits: true,
-        draft_tokens: 2,
+        draft_tokens: Some(2),
         constraint: Some(Constraint::Regex("[0-9]{2}".to_owned())),
         reasoning_budget: Some(ReasoningBudget { marks: marks.clone(), tokens: 2 }),
         reasoning: Some(marks),
@@ -150,9 +150,13 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     // Two tokens may be equally likely.
     let is_best = |with: &Seen| with.tokens[0].logprob == best.tokens[0].logprob;
     // Where rows are computed alone, each draft is verified, whether that pays or not.
-    let by_itself = LoadOptions { batch_invariant: true, ..LoadOptions::default() };
+    // A layer of its own would not draft what is forced.
+    let speculate = Speculate::Ngram;
+    let by_itself = LoadOptions { batch_invariant: true, speculate, ..LoadOptions::default() };
     let by_itself = walk.checkpoint.load(by_itself);
-    let without = seen(&*by_itself, &plain, &forced(letter)).unwrap();
+    let without =
+        seen(&*by_itself, &plain, &GenerateOptions { draft_tokens: Some(0), ..forced(letter) });
+    let without = without.unwrap();
     let drafted = GenerateOptions { draft_tokens, ..forced(letter) };
     let drafted = seen(&*by_itself, &plain, &drafted);
     let is_seen = |with: Seen| with.ids() == without.ids() && with.accepted_draft_tokens > 0;

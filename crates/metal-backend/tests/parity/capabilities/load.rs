@@ -6,21 +6,22 @@ use std::time::{Duration, Instant};
 
 use inference_core::{
     CpuActivations, Dtype, Error, Feature, GenerateMetrics, GenerateOptions, Generation,
-    LoadOptions, LoadProgress, ModelInfo, Prompt, RankSplit, Ranks, TextModel, WeightsRead,
+    LoadOptions, LoadProgress, ModelInfo, Prompt, RankSplit, Ranks, Speculate, TextModel,
+    WeightsRead,
 };
 use mlx_ffi::memory;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as Stored, TensorView, serialize_to_file};
 
 use super::{Walk, prompt};
-use crate::fixtures::{backend, greedy, logprobs, run};
+use crate::fixtures::{Checkpoint, backend, greedy, logprobs, run};
 use crate::ranks::{Work, free_addresses, of_ranks};
 
 /// Bytes that may be kept for reuse.
 const CACHE: u64 = 123 << 20;
 
 /// Sets each option to a value that shows.
-fn asked(adapter: &Path) -> LoadOptions {
+fn asked(adapter: &Path, drafter: &Path) -> LoadOptions {
     LoadOptions {
         backend: Some("none of these".to_owned()),
         context_length: Some(8),
@@ -34,6 +35,8 @@ fn asked(adapter: &Path) -> LoadOptions {
         kv_group_size: Some(32),
         gpu_layers: Some(1),
         adapter_path: Some(adapter.to_owned()),
+        speculate: Speculate::Ngram,
+        draft_model: Some(drafter.to_owned()),
         dtype: Some(Dtype::F32),
         memory_limit: Some(1000),
         cache_limit: Some(CACHE),
@@ -55,6 +58,7 @@ fn asked(adapter: &Path) -> LoadOptions {
 pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     let adapter = tempfile::tempdir().unwrap();
     write_adapter(walk.checkpoint.folder(), adapter.path());
+    let drafter = drafter(walk.checkpoint.folder());
     let LoadOptions {
         backend: other,
         context_length,
@@ -68,6 +72,8 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         kv_group_size,
         gpu_layers,
         adapter_path,
+        speculate,
+        draft_model,
         dtype,
         memory_limit,
         cache_limit,
@@ -77,7 +83,7 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
         cpu_activations,
         ranks,
         progress,
-    } = asked(adapter.path());
+    } = asked(adapter.path(), drafter.folder());
     let none = LoadOptions::default;
     let plain = numbers(model);
     let load = |walk: &Walk, options| walk.checkpoint.try_load(options);
@@ -105,6 +111,12 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     );
     let adapted = load(walk, LoadOptions { adapter_path, ..none() });
     walk.option("adapter_path", Some(Feature::Adapter), adapted.map(differs));
+    let by_itself = || LoadOptions { batch_invariant: true, ..none() };
+    let looking_up = load(walk, LoadOptions { speculate, ..by_itself() });
+    let looks_up = |model: Box<dyn TextModel>| drafts(&*model) > 0 && numbers(&*model) == plain;
+    walk.option("speculate", Some(Feature::DraftTokens), looking_up.map(looks_up));
+    let drafting = load(walk, LoadOptions { draft_model, ..by_itself() });
+    walk.option("draft_model", Some(Feature::DraftModel), drafting.map(looks_up));
     let layers = load(walk, LoadOptions { gpu_layers, ..none() });
     walk.option("gpu_layers", Some(Feature::GpuLayers), layers.map(differs));
     let packed = load(walk, LoadOptions { kv_bits, ..none() });
@@ -225,6 +237,13 @@ fn cached(model: &dyn TextModel) -> usize {
     known(model)
 }
 
+/// The draft tokens of a request that repeats itself, and says nothing of drafts.
+fn drafts(model: &dyn TextModel) -> usize {
+    let one = *prompt(9).last().unwrap();
+    let options = GenerateOptions { logit_bias: [(one, 1000.0)].into(), ..greedy(20) };
+    metrics(model.generate(&Prompt::Ids(prompt(20)), &options).unwrap()).draft_tokens
+}
+
 /// How many of the prompt's ids are known the first time.
 fn known(model: &dyn TextModel) -> usize {
     let prompt = Prompt::Ids(prompt(150));
@@ -270,6 +289,17 @@ fn workers() -> Option<usize> {
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
     let names = tasks.flatten().filter_map(name);
     Some(names.filter(|name| name.starts_with("cpu-kernels-")).count())
+}
+
+/// A small model with the tokenizer of the one in `folder`. Its vocabulary may be another size.
+fn drafter(folder: &Path) -> Checkpoint {
+    let drafter = Checkpoint::new("qwen3");
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().contains("token") {
+            fs::copy(entry.path(), drafter.folder().join(entry.file_name())).unwrap();
+        }
+    }
+    drafter
 }
 
 /// Writes an adapter of the first layer's output projection of `checkpoint` into `folder`.

@@ -78,7 +78,7 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         stop_token_ids: reader.ids("stop_token_ids")?.unwrap_or_default(),
         ignore_eos: reader.bool("ignore_eos")?.unwrap_or(false),
         min_tokens: reader.count("min_tokens")?.unwrap_or(0),
-        draft_tokens: reader.count("draft_tokens")?.unwrap_or(0),
+        draft_tokens: reader.count("draft_tokens")?,
         special_tokens: reader.bool("skip_special_tokens")? == Some(false),
         ..GenerateOptions::default()
     };
