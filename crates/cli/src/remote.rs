@@ -1,11 +1,14 @@
 //! Questions to a running server.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::failure::{self, Failure, Result};
+use crate::files;
 
 /// How long one question may take.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -34,12 +37,27 @@ impl Remote {
         let url = url.trim_end_matches('/');
         let url = url.strip_suffix("/v1").unwrap_or(url);
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(ANSWER))
-            .http_status_as_error(false)
-            .build()
-            .into();
-        Remote { url, agent, key, absent, wants_key }
+        Remote { url, agent: agent(RootCerts::WebPki), key, absent, wants_key }
+    }
+
+    /// This server, where its certificate is one of the authorities in the PEM file at `path`, or
+    /// is in there itself.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or holds no certificate.
+    pub fn trusting(self, path: &Path) -> Result<Remote> {
+        let bytes = files::read_bytes_for_flag(path)?;
+        let refused = |reason: &str| Failure::Usage(format!("{}: {reason}", path.display()));
+        let mut roots: Vec<Certificate<'static>> = Vec::new();
+        for item in parse_pem(&bytes) {
+            if let PemItem::Certificate(found) = item.map_err(|e| refused(&e.to_string()))? {
+                roots.push(found);
+            }
+        }
+        match roots.is_empty() {
+            true => Err(refused("holds no certificate: it needs a section `BEGIN CERTIFICATE`")),
+            false => Ok(Remote { agent: agent(RootCerts::from(roots)), ..self }),
+        }
     }
 
     /// The JSON at `path`.
@@ -98,11 +116,42 @@ impl Remote {
             ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 "no server listens there".to_owned()
             }
+            ureq::Error::Rustls(error) => return untrusted(url, &error.to_string()),
+            ureq::Error::Io(error) if error.kind() == ErrorKind::InvalidData => {
+                return untrusted(url, &error.to_string());
+            }
             ureq::Error::Io(error) => failure::reason(&error),
             other => other.to_string(),
         };
         Failure::Other(format!("{url}: {reason}; {}", self.absent))
     }
+}
+
+fn agent(roots: RootCerts) -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .timeout_global(Some(ANSWER))
+        .http_status_as_error(false)
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
+        .build()
+        .into()
+}
+
+/// A server that does not speak TLS, or whose certificate is not trusted.
+fn untrusted(url: &str, reason: &str) -> Failure {
+    let remedy = match reason {
+        reason if reason.contains("UnknownIssuer") => {
+            "; give the certificate of its authority, or its own, by --tls-ca"
+        }
+        // What `openssl req -x509` makes unless it is told otherwise.
+        reason if reason.contains("CaUsedAsEndEntity") => {
+            "; it is one of an authority: make it with `-addext basicConstraints=critical,CA:FALSE`"
+        }
+        reason if reason.contains("InvalidContentType") => {
+            "; it may speak without TLS: write http in place of https"
+        }
+        _ => "",
+    };
+    Failure::Other(format!("{url}: {reason}{remedy}"))
 }
 
 /// The message of an error, in OpenAI's or Ollama's form.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use inference_core::{EmbeddingModel, ImageModel, LoadProgress, TranscriptionModel};
 use subtle::ConstantTimeEq;
 
+use crate::tls::Tls;
+
 /// A key that clients must present. It is never printed.
 #[derive(Clone)]
 pub struct ApiKey(String);
@@ -95,6 +97,8 @@ pub enum Tools {
 pub struct Config {
     /// The address; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The certificate that connections are shown; none: they are plain.
+    pub tls: Option<Tls>,
     /// Keys, any of which opens the server; none: everyone who reaches it may use it.
     pub keys: Vec<ApiKey>,
     /// Names that the `Host` header may have beside `localhost` and IP addresses; `*`: any.
@@ -135,6 +139,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            tls: None,
             keys: Vec::new(),
             allowed_hosts: Vec::new(),
             cors_origins: Vec::new(),

@@ -23,7 +23,7 @@
 //!   protocol's words;
 //! - `pool`: the models, which are loaded when a request names them, and leases of them;
 //! - `fields`: tables of fields and the reader that takes requests apart;
-//! - `config` and `error`.
+//! - `config`, `tls` and `error`.
 //!
 //! A client that leaves drops the generations of its request, which cancels them.
 
@@ -42,6 +42,7 @@ mod protocol;
 mod routes;
 mod run;
 mod server;
+mod tls;
 
 pub use config::{
     ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts, Tools,
@@ -52,3 +53,4 @@ pub use openapi::document as openapi_document;
 pub use pool::models::{Change, Described, Entry, LoadFailure, Loader, Makes, Model, Models};
 pub use process::{Exit, hangup_is_ignored, serve, serve_models};
 pub use server::{ServeError, Server};
+pub use tls::{Tls, TlsError};

@@ -146,6 +146,7 @@ impl Server {
         check_names(&models.entries)?;
         let Server { listener, config, .. } = self;
         let drain = config.timeouts.drain;
+        let tls = config.tls.clone();
         let state = State::new(config, models);
         let pool = Arc::clone(&state.pool);
         let connections = Connections::new(&state, router(&state));
@@ -153,12 +154,19 @@ impl Server {
             let accepting = connections.accept(&listener);
             let ending = state.ended();
             let (starting, unloading) = (pool.start(), Arc::clone(&pool).unload_idle());
-            tokio::pin!(shutdown, ending, accepting, starting, unloading);
+            let renewing = async {
+                match tls {
+                    Some(tls) => tls.renew().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::pin!(renewing, shutdown, ending, accepting, starting, unloading);
             let mut has_started = false;
             loop {
                 tokio::select! {
                     () = &mut accepting => {}
                     () = &mut unloading => {}
+                    () = &mut renewing => {}
                     () = &mut shutdown => break,
                     () = &mut ending => break,
                     done = &mut starting, if !has_started => {

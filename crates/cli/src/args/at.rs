@@ -19,6 +19,10 @@ pub struct AtArgs {
     /// File with the server's API keys, of which the first is used; ML_SERVE_API_KEY holds one
     #[arg(long, env = "ML_SERVE_API_KEY_FILE", value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
+    /// Trust certificates of the authorities in this PEM file, in place of those that browsers
+    /// trust; a server's own certificate does, too
+    #[arg(long, env = "ML_SERVER_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
 }
 
 /// `ml ps`.

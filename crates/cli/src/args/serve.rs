@@ -140,6 +140,13 @@ pub struct ServeArgs {
     /// File with API keys, one a line; ML_SERVE_API_KEY holds a single one
     #[arg(long, env = "ML_SERVE_API_KEY_FILE", value_name = "FILE", help_heading = "Access")]
     pub api_key_file: Option<PathBuf>,
+    /// Certificate for TLS, in a PEM file that has those of the authorities between behind it; the
+    /// file is read again when it changes
+    #[arg(long, env = "ML_SERVE_TLS_CERT", value_name = "FILE", help_heading = "Access")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in a PEM file
+    #[arg(long, env = "ML_SERVE_TLS_KEY", value_name = "FILE", help_heading = "Access")]
+    pub tls_key: Option<PathBuf>,
     /// Name that `Host` may have beside localhost and addresses; `*`: any; more than once
     #[arg(
         long,

@@ -87,6 +87,8 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
     }
     let Served { source, mut load, body_bytes, info } = served(args)?;
     let slots = load.parallel_slots.unwrap_or(1);
+    // First, since the others are loaded here.
+    let shared = config(args, slots, body_bytes)?;
     let config = Config {
         model: args.model_name.clone().unwrap_or_else(|| source.served_name()),
         aliases: args.model_alias.clone(),
@@ -94,7 +96,7 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
         images: image_model(args)?,
         embeddings: embedding_models(args)?,
         transcriptions: transcription_models(args)?,
-        ..config(args, slots, body_bytes)?
+        ..shared
     };
     log(args.log);
     let (quiet, is_silent) = (args.quiet, told::is_quiet(args));
@@ -233,6 +235,7 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
     let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     Ok(Config {
         listen: SocketAddr::new(args.host, args.port),
+        tls: access::tls(args)?,
         keys: access::keys(args)?,
         allowed_hosts: args.allowed_host.clone(),
         cors_origins: args.cors_origin.clone(),

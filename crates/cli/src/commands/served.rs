@@ -118,7 +118,12 @@ fn at(args: &AtArgs) -> Result<Remote> {
     };
     let key = from_file.or_else(|| std::env::var(API_KEY).ok().filter(|key| !key.is_empty()));
     let absent = "start one with `ml serve`, or name its address with --url";
-    Ok(Remote::new(&args.url, key, absent, "set ML_SERVE_API_KEY, or give --api-key-file"))
+    let wants_key = "set ML_SERVE_API_KEY, or give --api-key-file";
+    let server = Remote::new(&args.url, key, absent, wants_key);
+    match &args.tls_ca {
+        Some(path) => server.trusting(path),
+        None => Ok(server),
+    }
 }
 
 fn models(server: &Remote) -> Result<Vec<Json>> {

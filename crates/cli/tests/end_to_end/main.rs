@@ -24,6 +24,7 @@ mod models;
 mod pictures;
 mod quantise;
 mod ranks;
+mod secure;
 mod serve;
 mod served;
 mod setup;

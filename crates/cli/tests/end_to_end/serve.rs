@@ -26,7 +26,7 @@ pub fn serve_by(mut command: Command, arguments: &[&str]) -> (Child, String) {
     // Read by the byte, so that what comes later is left for `finish`.
     let stderr = child.stderr.as_mut().unwrap();
     BufReader::with_capacity(1, stderr).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("http://").unwrap_or_else(|| panic!("{line}"));
+    let address = line.trim().split_once("://").unwrap_or_else(|| panic!("{line}")).1;
     (child, address.to_owned())
 }
 

@@ -7,13 +7,16 @@ use std::time::Duration;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 use super::access_log::Peer;
+use super::handshake::Handshake;
 use super::timed_io::{Ending, TimedIo};
 use crate::run::state::State;
 
@@ -55,6 +58,10 @@ pub struct Connections {
     http: http1::Builder,
     free: Arc<Semaphore>,
     graceful: GracefulShutdown,
+    /// Where connections are under TLS.
+    tls: Option<TlsAcceptor>,
+    /// Becomes `true` when the server ends: handshakes are not waited for.
+    ends: watch::Sender<bool>,
 }
 
 impl Connections {
@@ -69,6 +76,8 @@ impl Connections {
             http,
             free: Arc::new(Semaphore::new(state.config.limits.connections)),
             graceful: GracefulShutdown::new(),
+            tls: state.config.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config())),
+            ends: watch::Sender::new(false),
             state: Arc::clone(state),
         }
     }
@@ -93,20 +102,36 @@ impl Connections {
         let ending = Ending::default();
         let router = self.router.clone().layer(Extension(Peer(peer)));
         let router = router.layer(Extension(ending.clone()));
-        let service = TowerToHyperService::new(router);
-        let limit = self.state.config.timeouts.write;
-        let io = TokioIo::new(TimedIo::new(stream, limit, ending, self.state.cuts()));
-        let connection = self.graceful.watch(self.http.serve_connection(io, service));
+        let answering = Answering {
+            http: self.http.clone(),
+            service: TowerToHyperService::new(router),
+            watcher: self.graceful.watcher(),
+        };
+        let limits = &self.state.config.timeouts;
+        let (limit, cuts) = (limits.write, self.state.cuts());
         let open = Open::new(&self.state.metrics.connections);
+        let Some(acceptor) = self.tls.clone() else {
+            tokio::spawn(async move {
+                answering.run(TimedIo::new(stream, limit, ending, cuts)).await;
+                drop((open, permit));
+            });
+            return;
+        };
+        let handshake = Handshake { acceptor, limit: limits.header, ending: ending.clone() };
+        let mut ends = self.ends.subscribe();
         tokio::spawn(async move {
-            // That a client leaves or is too slow is no event.
-            let _ = connection.await;
+            let timed = |stream| TimedIo::new(stream, limit, ending, cuts);
+            let ends = async { drop(ends.wait_for(|ends| *ends).await) };
+            if let Some(stream) = handshake.done(stream, timed, ends).await {
+                answering.run(stream).await;
+            }
             drop((open, permit));
         });
     }
 
     /// Waits for what is under way, and cuts it short before `limit` is over.
     pub async fn drain(self, limit: Duration) -> Ended {
+        self.ends.send_replace(true);
         let ending = self.graceful.shutdown();
         tokio::pin!(ending);
         let generating = limit.mul_f64(GENERATING);
@@ -118,5 +143,20 @@ impl Connections {
             Ok(()) => Ended::Drained,
             Err(_) => Ended::Late,
         }
+    }
+}
+
+/// What answers the requests of one connection.
+struct Answering {
+    http: http1::Builder,
+    service: TowerToHyperService<Router>,
+    watcher: Watcher,
+}
+
+impl Answering {
+    async fn run(self, io: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+        let connection = self.http.serve_connection(TokioIo::new(io), self.service);
+        // That a client leaves or is too slow is no event.
+        let _ = self.watcher.watch(connection).await;
     }
 }

@@ -6,6 +6,7 @@ pub mod body;
 pub mod connection;
 pub mod form;
 pub mod guard;
+pub mod handshake;
 pub mod ignored;
 pub mod path;
 pub mod query;

@@ -35,6 +35,7 @@ mod results;
 mod slow;
 mod speech;
 mod stored;
+mod tls;
 mod tools;
 
 use std::future::Future;

@@ -96,6 +96,8 @@ impl Server {
             "ML_SERVE_API_KEY",
             "ML_SERVE_API_KEY_FILE",
             "ML_SERVE_HOST",
+            "ML_SERVE_TLS_CERT",
+            "ML_SERVE_TLS_KEY",
             "ML_SERVE_MODELS_DIR",
             "ML_SERVE_PIN",
             "ML_SERVE_LOAD",

@@ -1,9 +1,9 @@
-//! The keys that a server wants of its clients.
+//! The keys that a server wants of its clients, and the certificate that it shows them.
 
-use inference_server::ApiKey;
+use inference_server::{ApiKey, Tls};
 
 use crate::args::ServeArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, without_numbers};
 use crate::files;
 
 /// The variable with an API key. It is no flag, because other users of a machine see flags.
@@ -34,4 +34,23 @@ pub fn keys(args: &ServeArgs) -> Result<Vec<ApiKey>> {
         keys.push(ApiKey::new(&key).ok_or_else(|| unusable(API_KEY))?);
     }
     Ok(keys)
+}
+
+/// The certificate that `args` name; none: connections are plain.
+///
+/// # Errors
+/// One of the two files alone, and what no server can use.
+pub fn tls(args: &ServeArgs) -> Result<Option<Tls>> {
+    let alone = |given: &str, other: &str| {
+        Failure::Usage(format!("{given} says nothing without {other}: give both"))
+    };
+    match (&args.tls_cert, &args.tls_key) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(alone("--tls-cert", "--tls-key")),
+        (None, Some(_)) => Err(alone("--tls-key", "--tls-cert")),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::read(certificate, key);
+            tls.map(Some).map_err(|error| Failure::Usage(without_numbers(&error.to_string())))
+        }
+    }
 }

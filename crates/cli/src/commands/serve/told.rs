@@ -18,12 +18,13 @@ pub fn is_quiet(args: &ServeArgs) -> bool {
 /// Says where the server listens, and what it serves.
 pub fn listening(args: &ServeArgs, facts: Vec<String>) -> impl FnOnce(SocketAddr) {
     let quiet = is_quiet(args);
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     move |address| {
-        note(format_args!("http://{address}"));
+        note(format_args!("{scheme}://{address}"));
         if !quiet {
-            note(format_args!("  page    http://{address}/"));
+            note(format_args!("  page    {scheme}://{address}/"));
             note(format_args!(
-                "  API     http://{address}/v1 (OpenAI, Anthropic), http://{address} (Ollama)"
+                "  API     {scheme}://{address}/v1 (OpenAI, Anthropic), {scheme}://{address} (Ollama)"
             ));
             facts.iter().for_each(|fact| note(format_args!("  {fact}")));
         }
