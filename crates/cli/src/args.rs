@@ -10,6 +10,7 @@ mod info;
 mod inspect;
 mod launch;
 mod load;
+mod mcp;
 mod models;
 mod needs;
 mod pictures;
@@ -38,6 +39,7 @@ pub use info::InfoArgs;
 pub use inspect::InspectArgs;
 pub use launch::{Agent, HostArgs, LaunchArgs};
 pub use load::{HowArgs, LoadArgs};
+pub use mcp::McpArgs;
 pub use models::{ListArgs, ModelsArgs, PullArgs, RmArgs};
 pub use pictures::PictureArgs;
 pub use pool::PoolArgs;
@@ -295,6 +297,7 @@ Examples:
   ml run qwen3-0.6b
   ml run qwen3-0.6b 'Why is the sky blue?'
   ml chat --model ~/models/Qwen3-0.6B --system 'Answer in one sentence.' -t 0.7
+  ml chat --model mlx-community/Qwen3-4B-4bit --mcp mcp.json
   printf 'My name is Ada.\\nWhat is my name?\\n' | ml chat --quiet")]
 pub struct ChatArgs {
     /// The model, in place of --model
@@ -308,6 +311,9 @@ pub struct ChatArgs {
     /// The conversation's template.
     #[command(flatten)]
     pub template: TemplateArgs,
+    /// Servers of tools.
+    #[command(flatten)]
+    pub mcp: McpArgs,
     /// The model.
     #[command(flatten)]
     pub load: LoadArgs,

@@ -98,7 +98,7 @@ struct Files {
     key: PathBuf,
 }
 
-/// What tells that a file is another one than before.
+/// Facts of a file that change with it.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 /// The certificate that the next connection is shown.

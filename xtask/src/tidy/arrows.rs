@@ -28,6 +28,7 @@ const ARROWS: &[Arrows] = &[
         build: &["mlx-build"],
     },
     Arrows { name: "hub", uses: &[], build: &[] },
+    Arrows { name: "mcp", uses: &[], build: &[] },
     Arrows { name: "ml", uses: &["inference-core"], build: &[] },
     Arrows { name: "load-generator", uses: &[], build: &[] },
     Arrows {
@@ -42,6 +43,7 @@ const ARROWS: &[Arrows] = &[
             "inference-core",
             "inference-text",
             "load-generator",
+            "mcp",
             "metal-backend",
             "pictures",
             "sound",

@@ -23,6 +23,7 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
     ("chat", "xtc_probability", &["xtc_threshold"]),
     ("generate", "dry_multiplier", OF_DRY),
     ("chat", "dry_multiplier", OF_DRY),
+    ("chat", "mcp", &["mcp_yes", "mcp_timeout"]),
     ("inspect", "json", &["values"]),
     ("inspect", "svg", &["head"]),
     ("bench", "shape", &["bits", "layers", "print_config"]),

@@ -1,5 +1,6 @@
 //! `ml chat`: a conversation at the terminal, or one turn a line from a pipe.
 
+mod calls;
 mod completion;
 mod history;
 mod lines;
@@ -7,6 +8,7 @@ mod reader;
 mod repl;
 mod session;
 mod slash;
+mod tools;
 
 use inference_core::{ChatOptions, Error, LoadOptions, Message, TextModel};
 
@@ -15,6 +17,7 @@ pub use self::history::file_of_user as history_of_user;
 use self::reader::Reader;
 use self::repl::{Ended, Question, Repl};
 use self::session::{Conversation, Session, Settings};
+use self::tools::{Missing, Tools};
 use crate::args::ChatArgs;
 use crate::failure::{Failure, Result};
 use crate::files;
@@ -47,16 +50,32 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let settings = Settings::new(args.sampling.clone());
     let mut conversation = Conversation::new(settings, args.template.system.clone());
     let mut model = load_with_cache(&source, load.clone(), args)?;
+    // Behind the load, which of several ranks the first one alone leaves.
+    let missing = if reader.is_terminal() { Missing::Told } else { Missing::Fatal };
+    let mut tools = Tools::open(&args.mcp, missing, args.quiet)?;
     loop {
-        let chat = begin(model.as_ref(), args)?;
+        let mut chat = begin(model.as_ref(), args)?;
+        if let Some(tools) = &tools {
+            chat.tools = tools.definitions();
+            if let Err(error) = model.render_chat(&[Message::user("Hello")], &chat) {
+                // A model that was changed to may know none.
+                if !reader.is_terminal() {
+                    return Err(error.into());
+                }
+                report(&Failure::Model(error));
+                note("this model is told of no tools");
+                chat.tools.clear();
+            }
+        }
         if reader.is_terminal() && !args.quiet {
             note(format_args!("{}: /help lists the commands, /bye leaves", source.name()));
         }
         let session = Session::new(model.as_ref(), chat, conversation);
         let mut session = session.with(args.rolling_context, args.quiet);
         std::mem::take(&mut shown).into_iter().try_for_each(|picture| session.show(picture))?;
-        let mut repl =
-            Repl { session, reader: &mut reader, interrupt: &interrupt, args, source: &source };
+        let tools = tools.as_mut();
+        let (reader_of, interrupt) = (&mut reader, &interrupt);
+        let mut repl = Repl { session, reader: reader_of, interrupt, args, source: &source, tools };
         let ended = match &args.prompt {
             Some(prompt) => repl.ask(Question::New(prompt)).map(|()| Ended::Leave),
             None => repl.run(&load),

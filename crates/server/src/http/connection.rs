@@ -58,7 +58,7 @@ pub struct Connections {
     http: http1::Builder,
     free: Arc<Semaphore>,
     graceful: GracefulShutdown,
-    /// Where connections are under TLS.
+    /// The handshakes of connections under TLS; none: they are plain.
     tls: Option<TlsAcceptor>,
     /// Becomes `true` when the server ends: handshakes are not waited for.
     ends: watch::Sender<bool>,
@@ -146,7 +146,7 @@ impl Connections {
     }
 }
 
-/// What answers the requests of one connection.
+/// The answering side of one connection.
 struct Answering {
     http: http1::Builder,
     service: TowerToHyperService<Router>,

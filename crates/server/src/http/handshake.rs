@@ -20,7 +20,7 @@ const PLAIN: &str = r#"{"error": {"message": "this server speaks TLS: write http
 
 /// The first words of one connection.
 pub struct Handshake {
-    /// What knows the certificate.
+    /// It knows the certificate.
     pub acceptor: TlsAcceptor,
     /// The time that the client has.
     pub limit: Duration,

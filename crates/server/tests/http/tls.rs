@@ -179,7 +179,7 @@ fn a_new_certificate_takes_over_and_open_connections_stay() {
     wait_for("a moved certificate", || trusted(&files, server.address));
 }
 
-/// Whether the server shows the certificate of `files`.
+/// Returns true when the server shows the certificate of `files`.
 fn trusted(files: &Files, address: SocketAddr) -> bool {
     let mut stream = files.connect(address);
     stream.conn.complete_io(&mut stream.sock).is_ok()

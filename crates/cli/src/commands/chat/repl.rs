@@ -6,6 +6,7 @@ use super::lines::Lines;
 use super::reader::{Reader, Typed, typed_as};
 use super::session::{Answer, Session};
 use super::slash::{HELP, Slash, said};
+use super::tools::Tools;
 use crate::answer::{AnswerPrinter, Form};
 use crate::args::ChatArgs;
 use crate::failure::{Failure, Result};
@@ -19,6 +20,9 @@ use crate::source::Source;
 const FULL: &str = "/drop forgets the oldest turns and /clear all of them, then /retry asks again; \
                     --rolling-context drops them by itself";
 
+/// So many answers in a row may call tools.
+pub const ROUNDS: usize = 32;
+
 /// A chat with one model.
 pub struct Repl<'a> {
     pub session: Session<'a>,
@@ -26,6 +30,8 @@ pub struct Repl<'a> {
     pub interrupt: &'a Interrupt,
     pub args: &'a ChatArgs,
     pub source: &'a Source,
+    /// Tools that the model may call.
+    pub tools: Option<&'a mut Tools>,
 }
 
 /// The end of a chat with a model.
@@ -47,6 +53,8 @@ enum Next {
 pub enum Question<'a> {
     New(&'a str),
     Last,
+    /// The last answer's calls, which have their results.
+    Results,
 }
 
 impl Repl<'_> {
@@ -115,11 +123,35 @@ impl Repl<'_> {
         }
     }
 
-    /// Asks and prints the answer.
+    /// Asks and prints the answer; calls of tools are answered until the model makes no more.
     ///
     /// # Errors
     /// The model's; a signal that asks the program to end; nobody reads stdout any more.
     pub fn ask(&mut self, question: Question<'_>) -> Result<()> {
+        self.renew_tools();
+        self.answer(question)?;
+        for _ in 0..ROUNDS {
+            let calls = self.session.take_calls();
+            if self.tools.is_none() || calls.is_empty() || !self.answer_calls(&calls)? {
+                return Ok(());
+            }
+            self.renew_tools();
+            self.answer(Question::Results)?;
+        }
+        note(format_args!("{ROUNDS} answers in a row called tools: say something to go on"));
+        Ok(())
+    }
+
+    /// Tells the model of tools that are others now.
+    fn renew_tools(&mut self) {
+        if let Some(tools) = self.tools.as_mut().filter(|_| self.session.has_tools())
+            && tools.refresh()
+        {
+            self.session.set_tools(tools.definitions());
+        }
+    }
+
+    fn answer(&mut self, question: Question<'_>) -> Result<()> {
         let cancel = CancelToken::new();
         let then = if self.reader.is_terminal() { Then::Stay } else { Then::Leave };
         let watch = self.interrupt.watch(&cancel, then);
@@ -131,6 +163,7 @@ impl Repl<'_> {
         let answer = match question {
             Question::New(text) => self.session.say(text, token, sink),
             Question::Last => self.session.retry(token, sink),
+            Question::Results => self.session.go_on(token, sink),
         };
         let interrupted = watch.fired();
         drop(watch);
@@ -189,6 +222,10 @@ impl Repl<'_> {
             Slash::Set(Some((name, value))) => {
                 note(self.session.settings().set(&name, value.as_deref())?);
             }
+            Slash::Mcp => match &self.tools {
+                Some(tools) => note(tools.lines().join("\n")),
+                None => note("no MCP servers: start `ml chat` with --mcp FILE"),
+            },
             Slash::Retry => self.ask(Question::Last)?,
             Slash::Undo => {
                 self.session.undo()?;

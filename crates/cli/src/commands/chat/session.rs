@@ -6,7 +6,7 @@ mod turns;
 
 use inference_core::{
     CancelToken, ChatOptions, EncodedPicture, Feature, Message, Outcome, Piece, PrefillProgress,
-    Role, TextModel, Value,
+    Role, TextModel, ToolCall, Value,
 };
 
 pub use self::settings::Settings;
@@ -21,6 +21,8 @@ pub struct Session<'a> {
     model: &'a dyn TextModel,
     chat: ChatOptions,
     state: Conversation,
+    /// Calls of the last answer, which have no results yet.
+    calls: Vec<ToolCall>,
     /// Forgets the oldest turns where the context has no room for more.
     rolls: bool,
     /// Shows no sign of life while a prompt is read.
@@ -71,7 +73,7 @@ pub enum Answer {
 impl<'a> Session<'a> {
     /// Goes on with a conversation.
     pub fn new(model: &'a dyn TextModel, chat: ChatOptions, state: Conversation) -> Self {
-        Session { model, chat, state, rolls: false, quiet: true }
+        Session { model, chat, state, calls: Vec::new(), rolls: false, quiet: true }
     }
 
     /// This conversation, which forgets its oldest turns where the context has no room for more if
@@ -165,6 +167,44 @@ impl<'a> Session<'a> {
             self.state.messages.extend(before);
         }
         answer
+    }
+
+    /// Returns true when the model is told of tools.
+    pub fn has_tools(&self) -> bool {
+        !self.chat.tools.is_empty()
+    }
+
+    /// Tells the model of these tools from now on.
+    pub fn set_tools(&mut self, tools: Vec<Value>) {
+        self.chat.tools = tools;
+    }
+
+    /// Returns the calls of the last answer that have no results yet.
+    pub fn take_calls(&mut self) -> Vec<ToolCall> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Adds the results of `calls`, in their order.
+    pub fn add_results(&mut self, calls: &[ToolCall], results: Vec<String>) {
+        for (index, (call, text)) in calls.iter().zip(results).enumerate() {
+            let mut message = Message::new(Role::Tool, text.as_str());
+            // As the answer counts its calls.
+            message.fields.push(("tool_call_id".into(), format!("call_{index}").into()));
+            message.fields.push(("name".into(), call.name.as_str().into()));
+            self.state.messages.push(message);
+        }
+    }
+
+    /// Answers again behind the results of calls.
+    ///
+    /// # Errors
+    /// The model's and `sink`'s.
+    pub fn go_on(
+        &mut self,
+        cancel: CancelToken,
+        sink: impl FnMut(&Piece) -> Result<()>,
+    ) -> Result<Answer> {
+        self.answer(cancel, sink)
     }
 
     /// Returns true when the last question has no answer.

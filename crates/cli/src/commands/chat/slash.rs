@@ -11,6 +11,7 @@ pub const HELP: &str = "\
 /set [NAME VALUE]     change an option of `ml chat`, such as `/set temperature 0.7`;
                       alone: list the options; `/set reset`: as at the start
 /model [NAME]         go on with another model, or tell this one
+/mcp                  the servers of --mcp, and their tools
 /show                 the model, the context that is used, and what was changed
 /retry                answer the last question again
 /undo                 forget the last question and its answer
@@ -26,9 +27,9 @@ Tab completes commands, options, models and files.
 Ctrl-C stops an answer; what was said so far stays in the conversation.";
 
 /// The commands, for completion.
-pub const COMMANDS: [&str; 16] = [
-    "/bye", "/clear", "/drop", "/exit", "/help", "/image", "/load", "/model", "/quit", "/retry",
-    "/save", "/set", "/show", "/stats", "/system", "/undo",
+pub const COMMANDS: [&str; 17] = [
+    "/bye", "/clear", "/drop", "/exit", "/help", "/image", "/load", "/mcp", "/model", "/quit",
+    "/retry", "/save", "/set", "/show", "/stats", "/system", "/undo",
 ];
 
 /// A command.
@@ -40,6 +41,7 @@ pub enum Slash {
     Drop(usize),
     /// With the name or the folder, when it is to change.
     Model(Option<PathBuf>),
+    Mcp,
     Show,
     /// With the text, when it is to change; `none` removes it.
     System(Option<String>),
@@ -84,6 +86,7 @@ impl Slash {
                     .ok_or_else(|| format!("/drop takes how many turns, from 1, and not `{rest}`"))
             }
             "/model" => Ok(Slash::Model((!rest.is_empty()).then(|| expand(rest)))),
+            "/mcp" => alone(Slash::Mcp),
             "/show" => alone(Slash::Show),
             "/system" => Ok(Slash::System((!rest.is_empty()).then(|| rest.to_owned()))),
             "/set" => Ok(Slash::Set(setting(rest))),
@@ -156,6 +159,7 @@ mod tests {
         assert_eq!(parse("/model"), Slash::Model(None));
         assert_eq!(parse("/model a/b"), Slash::Model(Some(PathBuf::from("a/b"))));
         assert_eq!(parse("/show"), Slash::Show);
+        assert_eq!(parse("/mcp"), Slash::Mcp);
         assert_eq!(parse("/set"), Slash::Set(None));
         let pair = |name: &str, value: Option<&str>| {
             Slash::Set(Some((name.to_owned(), value.map(str::to_owned))))

@@ -18,6 +18,7 @@ impl Session<'_> {
         options.cancel = cancel;
         let max_tokens = options.max_tokens;
         self.state.last = None;
+        self.calls.clear();
         if self.rolls {
             self.make_room(max_tokens)?;
         }
@@ -37,6 +38,10 @@ impl Session<'_> {
         let answer = match outcome {
             Ok(outcome) => {
                 let cancelled = outcome.finish_reason == FinishReason::Cancelled;
+                // A call that was cut off is none.
+                if !cancelled && outcome.finish_reason != FinishReason::Length {
+                    self.calls.clone_from(&said.tool_calls);
+                }
                 self.state.last = Some(Last { outcome, read, max_tokens });
                 if cancelled { Answer::Cancelled } else { Answer::Complete }
             }
