@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 import urllib.request
 
 import anthropic
@@ -241,6 +242,41 @@ def check_pictures():
     assert text_of(ask("image/png")) == "ok"
     fails(anthropic.BadRequestError, "messages[0].content[0]", lambda: ask("image/jpeg"))
     fails(anthropic.BadRequestError, "messages[0].content[0]", lambda: ask("image/png", "aGVsbG8="))
+
+
+def check_batches():
+    def request(custom_id, **more):
+        params = {"model": MODEL, "max_tokens": 8, "temperature": 0, "messages": STORY, **more}
+        return {"custom_id": custom_id, "params": params}
+
+    def over(batch):
+        deadline = time.monotonic() + 60
+        while batch.processing_status != "ended":
+            assert time.monotonic() < deadline, batch
+            time.sleep(0.05)
+            batch = client.messages.batches.retrieve(batch.id)
+        return batch
+
+    batch = client.messages.batches.create(
+        requests=[request("one"), request("wrong", model="none"), request("two")])
+    assert batch.type == "message_batch" and batch.request_counts.processing == 3, batch
+    batch = over(batch)
+    counts = batch.request_counts
+    assert (counts.succeeded, counts.errored, counts.processing) == (2, 1, 0), counts
+    results = {line.custom_id: line.result for line in client.messages.batches.results(batch.id)}
+    assert text_of(results["one"].message) == text_of(results["two"].message) != "", results
+    assert results["wrong"].error.error.type == "not_found_error", results
+    assert batch.id in [other.id for other in client.messages.batches.list(limit=1)]
+    assert client.messages.batches.delete(batch.id).type == "message_batch_deleted"
+    fails(anthropic.NotFoundError, batch.id, lambda: client.messages.batches.retrieve(batch.id))
+    fails(anthropic.BadRequestError, "is there twice",
+          lambda: client.messages.batches.create(requests=[request("a"), request("a")]))
+
+    many = [request(f"n{n}", max_tokens=200) for n in range(100)]
+    batch = client.messages.batches.create(requests=many)
+    batch = over(client.messages.batches.cancel(batch.id))
+    counts = batch.request_counts
+    assert counts.canceled > 0 and counts.canceled + counts.succeeded == 100, counts
 
 
 checks = [check for name, check in list(globals().items()) if name.startswith("check_")]

@@ -8,6 +8,7 @@ import os
 import pathlib
 import struct
 import sys
+import time
 import wave
 
 import openai
@@ -513,6 +514,66 @@ def check_pictures():
     response = seeing.responses.create(model=model.id, input=[{"role": "user", "content": shown}])
     assert response.output_text == "ok"
     assert response.usage.input_tokens == len("<user>What?") + 4, response.usage
+
+
+def batch_line(custom_id, **more):
+    body = {"model": MODEL, "messages": STORY, "max_tokens": 8, "temperature": 0, **more}
+    return json.dumps({"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body})
+
+
+def over(batch):
+    deadline = time.monotonic() + 60
+    while batch.status in ("validating", "in_progress", "finalizing", "cancelling"):
+        assert time.monotonic() < deadline, batch
+        time.sleep(0.05)
+        batch = client.batches.retrieve(batch.id)
+    return batch
+
+
+def check_batches():
+    lines = [batch_line("one"), batch_line("wrong", temperature="hot"), batch_line("two")]
+    file = client.files.create(file=("in.jsonl", "\n".join(lines).encode()), purpose="batch")
+    assert file.object == "file" and file.filename == "in.jsonl" and file.status == "processed", file
+    assert client.files.content(file.id).text.splitlines() == lines
+    asked = {"input_file_id": file.id, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    batch = over(client.batches.create(**asked, metadata={"of": "a check"}))
+    assert batch.status == "completed" and batch.metadata == {"of": "a check"}, batch
+    counts = batch.request_counts
+    assert (counts.total, counts.completed, counts.failed) == (3, 2, 1), counts
+    answers = [json.loads(line) for line in client.files.content(batch.output_file_id).text.splitlines()]
+    assert {line["custom_id"] for line in answers} == {"one", "two"}, answers
+    said = chat(max_tokens=8).choices[0].message.content
+    assert all(line["response"]["body"]["choices"][0]["message"]["content"] == said for line in answers), answers
+    [error] = [json.loads(line) for line in client.files.content(batch.error_file_id).text.splitlines()]
+    assert error["response"]["body"]["error"]["param"] == "temperature", error
+    assert batch.id in [other.id for other in client.batches.list(limit=1)]
+    for kept in (batch.output_file_id, batch.error_file_id, file.id):
+        assert client.files.delete(kept).deleted
+    fails(openai.NotFoundError, None, lambda: client.files.retrieve(file.id))
+    fails(openai.NotFoundError, "input_file_id", lambda: client.batches.create(**asked))
+    fails(openai.BadRequestError, "purpose",
+          lambda: client.files.create(file=("a.png", b"a"), purpose="vision"))
+
+
+def check_a_batch_is_cancelled():
+    text = "\n".join(batch_line(f"n{n}", max_tokens=200) for n in range(200))
+    file = client.files.create(file=("in.jsonl", text.encode()), purpose="batch")
+    batch = client.batches.create(
+        input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+    batch = over(client.batches.cancel(batch.id))
+    assert batch.status == "cancelled" and batch.cancelled_at, batch
+    left = client.files.content(batch.error_file_id).text.splitlines()
+    assert json.loads(left[-1])["error"]["code"] == "batch_cancelled", left[-1]
+
+
+def check_batches_are_refused_without_a_folder():
+    keyed = OpenAI(base_url=f"{KEYED_URL}/v1", api_key=KEY, max_retries=0)
+    try:
+        keyed.files.list()
+    except openai.PermissionDeniedError as error:
+        assert "--batch-dir" in error.body["message"], error.body
+    else:
+        raise AssertionError("a server without a folder lists files")
 
 
 checks = [check for name, check in list(globals().items()) if name.startswith("check_")]

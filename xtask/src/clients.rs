@@ -55,9 +55,10 @@ pub fn run(names: &[String]) -> Result<()> {
     let target = target_folder()?;
     let program = program(&target)?;
     eprintln!("the server is {}", program.display());
-    let mut servers = vec![Server::start(&program, None)?, Server::start(&program, Some(KEY))?];
-    let urls = [servers[0].url.clone(), servers[1].url.clone()];
     let folder = target.join("clients");
+    let mut servers =
+        vec![Server::start_keeping(&program, &folder)?, Server::start(&program, KEY)?];
+    let urls = [servers[0].url.clone(), servers[1].url.clone()];
     let scripted = clients.iter().any(follows_a_script).then(|| server::scripted(&target));
     let scripted = scripted.transpose()?;
     let shown = clients.iter().any(|client| mentions(client, "ML_SEEING"));

@@ -46,7 +46,7 @@ pub use pool::PoolArgs;
 pub use quantise::QuantiseArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
 pub use sampling::SamplingArgs;
-pub use serve::{LogFormat, ServeArgs, ToolFormat};
+pub use serve::{BatchArgs, LogFormat, ServeArgs, ToolFormat};
 pub use service::{Service, ServiceArgs};
 pub use setup::{CudaArgs, Setup, SetupArgs};
 pub use template::TemplateArgs;

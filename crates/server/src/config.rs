@@ -92,6 +92,26 @@ pub enum Tools {
     Generic,
 }
 
+/// The folder with files and batches of requests, and its bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batches {
+    /// The folder. One server has it at a time.
+    pub folder: PathBuf,
+    /// Bytes of a file.
+    pub file_bytes: u64,
+    /// Bytes of all contents.
+    pub bytes: u64,
+    /// Requests of a batch.
+    pub requests: usize,
+}
+
+impl Batches {
+    /// The usual bounds, in `folder`.
+    pub fn new(folder: PathBuf) -> Batches {
+        Batches { folder, file_bytes: 100 << 20, bytes: 1 << 30, requests: 50_000 }
+    }
+}
+
 /// How a server listens, whom it answers, and what it bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -114,6 +134,8 @@ pub struct Config {
     pub load_progress: Option<LoadProgress>,
     /// The folder whose pictures requests may name by `file://` URLs; none: no files are read.
     pub local_media_path: Option<PathBuf>,
+    /// The folder with files and batches; none: there are none.
+    pub batches: Option<Batches>,
     /// A model that makes pictures, beside the one for text.
     pub images: Option<ImageService>,
     /// Models that embed texts or score pairs of them, beside the one for text.
@@ -147,6 +169,7 @@ impl Default for Config {
             aliases: Vec::new(),
             load_progress: None,
             local_media_path: None,
+            batches: None,
             images: None,
             embeddings: Vec::new(),
             transcriptions: Vec::new(),

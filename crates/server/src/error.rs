@@ -40,6 +40,8 @@ pub enum Kind {
     Origin,
     /// The server does not let itself be ended by a request.
     Shutdown,
+    /// The server keeps no files and batches.
+    NoBatches,
     /// The path leads nowhere.
     NoPath,
     /// The model is not the served one.
@@ -255,6 +257,17 @@ impl ApiError {
         let message = "a request may not end this server: start it with --allow-shutdown, or send \
                        its process a signal";
         ApiError::new(Kind::Shutdown, message)
+    }
+
+    /// The server keeps no files and batches.
+    pub fn no_batches() -> Self {
+        let message = "this server keeps no files and batches: start it with --batch-dir DIR";
+        ApiError::new(Kind::NoBatches, message)
+    }
+
+    /// There is no room for a file or a batch.
+    pub fn no_room(message: impl Into<String>) -> Self {
+        ApiError::new(Kind::TooLarge, message)
     }
 
     /// The model is being loaded.

@@ -21,6 +21,7 @@
 //! - `http`: connections, the guard (host, origin, key), bodies within bounds;
 //! - `run`: generations that are polled without a thread for each, and the parts of answers in no
 //!   protocol's words;
+//! - `batches`: files and batches of requests, kept in a folder;
 //! - `pool`: the models, which are loaded when a request names them, and leases of them;
 //! - `fields`: tables of fields and the reader that takes requests apart;
 //! - `config`, `tls` and `error`.
@@ -29,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batches;
 mod config;
 mod error;
 mod fields;
@@ -45,7 +47,7 @@ mod server;
 mod tls;
 
 pub use config::{
-    ApiKey, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts, Tools,
+    ApiKey, Batches, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts, Tools,
     TranscriptionService,
 };
 pub use http::connection::Ended;

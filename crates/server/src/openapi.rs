@@ -1,5 +1,8 @@
 //! `GET /openapi.json`: the description of the API, written from the tables that check requests.
 
+mod kept;
+mod responses;
+
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -7,6 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value as Json, json};
 
+use self::responses::responses;
 use crate::config::Limits;
 use crate::fields::table::{Effect, Field};
 use crate::http::response::json_response;
@@ -14,7 +18,7 @@ use crate::protocol::anthropic::tables as anthropic;
 use crate::protocol::google::tables as google;
 use crate::protocol::llama_server::tables as llama;
 use crate::protocol::ollama::tables as ollama;
-use crate::protocol::openai::{foreign, tables};
+use crate::protocol::openai::{batch_tables, foreign, tables};
 use crate::protocol::own::tables as own;
 use crate::protocol::responses::tables as responses_of;
 use crate::run::state::State;
@@ -60,6 +64,22 @@ const POSTS: &[Endpoint] = &[
         about: "How many tokens a conversation has, in Anthropic's protocol",
         tables: &[anthropic::CONVERSATION],
         answer: "TokenCount",
+        error: "MessageError",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/batches",
+        about: "Answer a file of requests while nothing else waits",
+        tables: &[batch_tables::BATCHES],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
+        path: "/v1/messages/batches",
+        about: "Answer requests while nothing else waits, in Anthropic's protocol",
+        tables: &[anthropic::BATCHES],
+        answer: "Object",
         error: "MessageError",
         one_of: &[],
     },
@@ -287,53 +307,11 @@ const GETS: &[(&str, &str, &str)] = &[
     ("/api/ps", "The models that are loaded, in Ollama's protocol", "application/json"),
     ("/v1beta/models", "The models, in Google's protocol", "application/json"),
     ("/v1beta/models/{model}", "One model, in Google's protocol", "application/json"),
+    ("/v1/files", "Files with requests and answers of batches", "application/json"),
+    ("/v1/batches", "Batches of requests", "application/json"),
+    ("/v1/messages/batches", "Batches, in Anthropic's protocol", "application/json"),
     ("/v1/models", "The models, and which are loaded", "application/json"),
     ("/v1/models/{model}", "One model, by its name", "application/json"),
-];
-
-/// An operation on a response that is kept.
-struct OfStored {
-    method: &'static str,
-    path: &'static str,
-    about: &'static str,
-    answer: &'static str,
-    /// Its query, as OpenAPI's parameters.
-    query: &'static str,
-}
-
-const STORED: &[OfStored] = &[
-    OfStored {
-        method: "get",
-        path: "/v1/responses/{id}",
-        about: "A stored response",
-        answer: "Response",
-        query: "[]",
-    },
-    OfStored {
-        method: "delete",
-        path: "/v1/responses/{id}",
-        about: "Forget a stored response",
-        answer: "Object",
-        query: "[]",
-    },
-    OfStored {
-        method: "post",
-        path: "/v1/responses/{id}/cancel",
-        about: "Refused: a stored response has ended",
-        answer: "Response",
-        query: "[]",
-    },
-    OfStored {
-        method: "get",
-        path: "/v1/responses/{id}/input_items",
-        about: "The items that a stored response answers",
-        answer: "Items",
-        query: r#"[
-            {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 100}},
-            {"name": "order", "in": "query", "schema": {"enum": ["asc", "desc"]}},
-            {"name": "after", "in": "query", "schema": {"type": "string"}}
-        ]"#,
-    },
 ];
 
 /// The description, as this server is configured.
@@ -348,6 +326,7 @@ pub fn document(limits: &Limits) -> Json {
         let error = match path {
             path if path.starts_with("/api/") => "OllamaError",
             path if path.starts_with("/v1beta/") => "GoogleError",
+            path if path.starts_with("/v1/messages") => "MessageError",
             _ => "Error",
         };
         let mut operation = json!({
@@ -381,22 +360,10 @@ pub fn document(limits: &Limits) -> Json {
         if endpoint.path.contains('{') {
             operation["parameters"] = json!([model_parameter()]);
         }
-        paths.insert(endpoint.path.to_owned(), json!({"post": operation}));
+        let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+        path["post"] = operation;
     }
-    for operation in STORED {
-        let answer = json!({"$ref": format!("#/components/schemas/{}", operation.answer)});
-        let mut parameters: Vec<Json> = serde_json::from_str(operation.query).unwrap_or_default();
-        let schema = json!({"type": "string"});
-        parameters
-            .insert(0, json!({"name": "id", "in": "path", "required": true, "schema": schema}));
-        let described = json!({
-            "summary": operation.about,
-            "parameters": parameters,
-            "responses": responses(json!({"application/json": {"schema": answer}}), "Error"),
-        });
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        path[operation.method] = described;
-    }
+    kept::describe(&mut paths);
     let schemas: Json =
         serde_json::from_str(include_str!("openapi.schemas.json")).unwrap_or_default();
     json!({
@@ -443,23 +410,4 @@ fn request(endpoint: &Endpoint, limits: &Limits) -> Json {
         schema["oneOf"] = endpoint.one_of.iter().map(given).collect();
     }
     schema
-}
-
-fn responses(content: Json, error: &str) -> Json {
-    let error = json!({"$ref": format!("#/components/schemas/{error}")});
-    let failed = |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
-    json!({
-        "200": {"description": "Done", "content": content},
-        "400": failed("A field that means nothing or is not honoured; `param` names it"),
-        "401": failed("No key, or a wrong one"),
-        "403": failed("A host or an origin that is not allowed"),
-        "404": failed("No such model, or nothing stored of that id"),
-        "405": failed("Another method"),
-        "408": failed("The body came too slowly"),
-        "413": failed("The body is too large"),
-        "415": failed("The body is not declared as JSON"),
-        "429": failed("Too many wait; `Retry-After` tells when to try again"),
-        "500": failed("A fault of the server"),
-        "503": failed("The model is being loaded or cannot be, or the server ends"),
-    })
 }

@@ -15,13 +15,16 @@ use crate::http::guard::{Guard, guard};
 use crate::http::ignored::telling_ignored;
 use crate::http::path::Name;
 use crate::page::PAGE;
+use crate::protocol::anthropic::batches as message_batches;
 use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::google::action::{Action, is_client};
 use crate::protocol::google::{self, generate::act};
 use crate::protocol::llama_server::{completion, facts};
 use crate::protocol::ollama::{self, refused};
-use crate::protocol::openai::{chat, completions, embeddings, images, models, transcriptions};
+use crate::protocol::openai::{
+    batches, chat, completions, embeddings, files, images, models, transcriptions,
+};
 use crate::protocol::own::{classify, inspect, rerank, shutdown, text};
 use crate::protocol::responses::store::Store;
 use crate::protocol::responses::{create, stored};
@@ -29,8 +32,16 @@ use crate::protocol::waiting::kept_alive;
 use crate::run::state::State;
 use crate::{health, openapi};
 
-/// Everything that a server answers.
-pub fn router(state: &Arc<State>) -> Router {
+/// Everything that a server answers, twice.
+pub struct Routers {
+    /// For clients, who must pass the guard.
+    pub guarded: Router,
+    /// For the server itself.
+    pub open: Router,
+}
+
+/// The routers of a server.
+pub fn routers(state: &Arc<State>) -> Routers {
     let guarded = Guard { state: Arc::clone(state), error_body };
     let routes = routes();
     let paths = Arc::new(Paths::new(routes.iter().map(|(path, _)| *path)));
@@ -43,7 +54,9 @@ pub fn router(state: &Arc<State>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(state), telling_ignored))
         .layer(middleware::from_fn_with_state(Arc::clone(state), kept_alive))
         .layer(Extension(Store::new(&state.config.limits)))
-        .layer(Extension(Arc::clone(&paths)))
+        .layer(Extension(Arc::clone(&paths)));
+    let open = answers.clone().layer(DefaultBodyLimit::disable()).with_state(Arc::clone(state));
+    let answers = answers
         .layer(middleware::from_fn_with_state(guarded, guard))
         // Bodies are bounded where they are read, with the limit that the server was told.
         .layer(DefaultBodyLimit::disable())
@@ -53,7 +66,8 @@ pub fn router(state: &Arc<State>) -> Router {
         let request = paths.named(request);
         async move { request }
     };
-    Router::new().fallback_service(answers).layer(middleware::map_request(named))
+    let guarded = Router::new().fallback_service(answers).layer(middleware::map_request(named));
+    Routers { guarded, open }
 }
 
 /// Each path with what answers there.
@@ -73,6 +87,19 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/v1/completions", write(post(completions::create))),
         ("/v1/messages", write(post(messages::create))),
         ("/v1/messages/count_tokens", write(post(messages::count_tokens))),
+        ("/v1/messages/batches", both(get(message_batches::list).post(message_batches::create))),
+        (
+            "/v1/messages/batches/{id}",
+            removable(get(message_batches::one).delete(message_batches::delete)),
+        ),
+        ("/v1/messages/batches/{id}/cancel", write(post(message_batches::cancel))),
+        ("/v1/messages/batches/{id}/results", read(get(message_batches::results))),
+        ("/v1/files", both(get(files::list).post(files::create))),
+        ("/v1/files/{id}", removable(get(files::one).delete(files::delete))),
+        ("/v1/files/{id}/content", read(get(files::content))),
+        ("/v1/batches", both(get(batches::list).post(batches::create))),
+        ("/v1/batches/{id}", read(get(batches::one))),
+        ("/v1/batches/{id}/cancel", write(post(batches::cancel))),
         ("/v1/responses", write(post(create::create))),
         ("/v1/responses/input_tokens", write(post(create::count))),
         ("/v1/responses/{id}", of_stored(get(stored::one).delete(stored::delete))),
@@ -113,6 +140,14 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
 
 fn read(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD") })
+}
+
+fn both(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD, POST") })
+}
+
+fn removable(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
+    route.fallback(|request: Request| async move { other_method(&request, "GET, HEAD, DELETE") })
 }
 
 /// Other methods of a stored response are a 405. A word in the place of its id, such as `compact`,

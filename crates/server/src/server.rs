@@ -3,16 +3,22 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use inference_core::{LoadProgress, TextModel, WeightsRead};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinSet;
 
-use crate::config::{Config, ConfigError, EmbeddingService, ImageService, TranscriptionService};
+use crate::batches::store::Store;
+use crate::config::{
+    Batches, Config, ConfigError, EmbeddingService, ImageService, TranscriptionService,
+};
 use crate::http::connection::{Connections, Ended};
 use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
-use crate::routes::router;
+use crate::protocol::batches::worker::Worker;
+use crate::routes::{Routers, routers};
 use crate::run::state::State;
 
 /// For models to be closed once everything is answered, however little of the time for draining is
@@ -35,6 +41,14 @@ pub enum ServeError {
         /// The address.
         address: SocketAddr,
         /// The system's reason.
+        reason: io::Error,
+    },
+    /// The folder of files and batches cannot be used.
+    #[error("{}: {reason}", folder.display())]
+    Batches {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
         reason: io::Error,
     },
     /// It has no runtime.
@@ -95,19 +109,25 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     config: Config,
+    batches: Option<Arc<Store>>,
 }
 
 impl Server {
     /// Checks `config` and listens. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`ServeError::Config`] and [`ServeError::Listen`].
+    /// [`ServeError::Config`], [`ServeError::Batches`] and [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Server, ServeError> {
         config.validate()?;
+        let open = |settings: Batches| {
+            let folder = settings.folder.clone();
+            Store::open(settings).map_err(|reason| ServeError::Batches { folder, reason })
+        };
+        let batches = config.batches.clone().map(open).transpose()?;
         let failed = |reason| ServeError::Listen { address: config.listen, reason };
         let listener = listen(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Server { listener, address, config })
+        Ok(Server { listener, address, config, batches })
     }
 
     /// The address on which it listens, with the port that it got.
@@ -144,12 +164,18 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<Ended, ServeError> {
         check_names(&models.entries)?;
-        let Server { listener, config, .. } = self;
+        let Server { listener, config, batches, .. } = self;
         let drain = config.timeouts.drain;
         let tls = config.tls.clone();
-        let state = State::new(config, models);
+        let state = State::new(config, models, batches);
         let pool = Arc::clone(&state.pool);
-        let connections = Connections::new(&state, router(&state));
+        let Routers { guarded, open } = routers(&state);
+        let connections = Connections::new(&state, guarded);
+        let mut workers = JoinSet::new();
+        if let Some(store) = state.batches.clone() {
+            let worker = Worker { state: Arc::clone(&state), store, answers: open };
+            workers.spawn(worker.run());
+        }
         {
             let accepting = connections.accept(&listener);
             let ending = state.ended();
@@ -178,6 +204,8 @@ impl Server {
             }
         }
         drop(listener);
+        // What they have not answered is answered after the next start.
+        workers.abort_all();
         pool.drain();
         let (running, _) = pool.held();
         if running > 0 {

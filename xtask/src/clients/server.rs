@@ -22,12 +22,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `program`, and waits until it listens.
-    pub fn start(program: &Path, key: Option<&str>) -> Result<Server> {
+    /// Starts `program`, which wants `key`, and waits until it listens.
+    pub fn start(program: &Path, key: &str) -> Result<Server> {
         let mut command = Server::command(program);
-        if let Some(key) = key {
-            command.env("ML_SERVE_API_KEY", key);
+        command.env("ML_SERVE_API_KEY", key);
+        Server::of(command, program)
+    }
+
+    /// Starts `program`, which keeps files and batches in a fresh folder below `folder`.
+    pub fn start_keeping(program: &Path, folder: &Path) -> Result<Server> {
+        let kept = folder.join("batches");
+        if kept.exists() {
+            std::fs::remove_dir_all(&kept)?;
         }
+        let mut command = Server::command(program);
+        command.arg("--batch-dir").arg(kept);
         Server::of(command, program)
     }
 

@@ -184,6 +184,9 @@ pub struct ServeArgs {
     #[arg(long, env = "ML_SERVE_STRICT_FIELDS", help_heading = "Access")]
     pub strict_fields: bool,
 
+    /// Files and batches of requests.
+    #[command(flatten)]
+    pub batches: BatchArgs,
     /// The server's limits.
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -201,6 +204,27 @@ pub struct ServeArgs {
     /// No progress on stderr
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// Files and batches of requests.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Batches")]
+pub struct BatchArgs {
+    /// Keep files and batches of requests in this folder, and answer batches while nothing else
+    /// waits; without it there are none
+    #[arg(long, env = "ML_SERVE_BATCH_DIR", value_name = "DIR")]
+    pub batch_dir: Option<PathBuf>,
+    /// Bytes of a file [default: 100MiB]
+    #[arg(long, env = "ML_SERVE_MAX_BATCH_FILE", value_name = "BYTES", value_parser = bytes::parse)]
+    pub max_batch_file: Option<u64>,
+    /// Bytes of all files and batches [default: 1GiB]
+    #[arg(long, env = "ML_SERVE_MAX_BATCH_BYTES", value_name = "BYTES",
+          value_parser = bytes::parse)]
+    pub max_batch_bytes: Option<u64>,
+    /// Requests of a batch [default: 50000]
+    #[arg(long, env = "ML_SERVE_MAX_BATCH_REQUESTS", value_name = "N",
+          value_parser = values::count)]
+    pub max_batch_requests: Option<usize>,
 }
 
 /// Limits of a server.

@@ -246,6 +246,7 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
             ToolFormat::Generic => Tools::Generic,
         },
         local_media_path: media_folder(args)?,
+        batches: access::batches(&args.batches)?,
         slots,
         limits: Limits {
             body_bytes: bytes(limits.max_body.unwrap_or(body_bytes)),

@@ -31,9 +31,22 @@ pub async fn object(state: &State, request: Request) -> Result<Read> {
 /// # Errors
 /// It is encoded, too large, too slow, no JSON, or no object; a key comes twice.
 pub async fn undeclared_object(state: &State, request: Request) -> Result<Read> {
+    within(state, request, state.config.limits.body_bytes).await
+}
+
+/// [`object`], of so many bytes at most.
+///
+/// # Errors
+/// As [`object`].
+pub async fn large_object(state: &State, request: Request, limit: usize) -> Result<Read> {
+    check_type(request.headers())?;
+    within(state, request, limit).await
+}
+
+async fn within(state: &State, request: Request, limit: usize) -> Result<Read> {
     let (parts, body) = request.into_parts();
     check_coding(&parts.headers)?;
-    let bytes = bytes(state, &parts.headers, body).await?;
+    let bytes = bytes_within(state, &parts.headers, body, limit).await?;
     let size = bytes.len();
     match state.read_text(size, move || parse(&bytes)).await? {
         Json::Object(object) => Ok((object, size)),
@@ -49,10 +62,17 @@ pub async fn undeclared_object(state: &State, request: Request) -> Result<Read> 
 /// # Errors
 /// It is too large or too slow.
 pub async fn bytes(state: &State, headers: &HeaderMap, body: Body) -> Result<Vec<u8>> {
-    let config = &state.config;
-    let limit = config.limits.body_bytes;
+    bytes_within(state, headers, body, state.config.limits.body_bytes).await
+}
+
+async fn bytes_within(
+    state: &State,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Vec<u8>> {
     let declared = declared_length(headers);
-    let timeout = config.timeouts.body;
+    let timeout = state.config.timeouts.body;
     tokio::time::timeout(timeout, read(body, limit, declared))
         .await
         .map_err(|_| ApiError::timeout(timeout.as_secs_f64()))?

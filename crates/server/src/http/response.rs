@@ -36,7 +36,7 @@ pub fn status(kind: Kind) -> StatusCode {
     match kind {
         kind if kind.is_bad_request() => StatusCode::BAD_REQUEST,
         Kind::Key => StatusCode::UNAUTHORIZED,
-        Kind::Host | Kind::Origin | Kind::Shutdown => StatusCode::FORBIDDEN,
+        Kind::Host | Kind::Origin | Kind::Shutdown | Kind::NoBatches => StatusCode::FORBIDDEN,
         Kind::NoPath | Kind::NoModel | Kind::NotStored => StatusCode::NOT_FOUND,
         Kind::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
         Kind::BodyTimeout => StatusCode::REQUEST_TIMEOUT,

@@ -4,6 +4,7 @@
 //! [`Wire`]: wire::Wire
 
 pub mod anthropic;
+pub mod batches;
 pub mod content;
 pub mod conversation;
 pub mod generate;

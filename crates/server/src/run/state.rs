@@ -8,6 +8,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::ignored::Logged;
 use super::metrics::Metrics;
+use crate::batches::store::Store;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
 use crate::pool::keeper::Pool;
@@ -25,6 +26,8 @@ pub struct State {
     pub config: Config,
     /// Counts and times.
     pub metrics: Metrics,
+    /// Files and batches, where the server keeps any.
+    pub batches: Option<Arc<Store>>,
     /// The models.
     pub pool: Arc<Pool>,
     /// Which fields of which clients were logged as ignored.
@@ -47,13 +50,15 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a server that has `models`. Must be called within a tokio runtime.
-    pub fn new(config: Config, models: Models) -> Arc<Self> {
+    /// The state of a server that has `models`, and `batches` where it keeps any. Must be called
+    /// within a tokio runtime.
+    pub fn new(config: Config, models: Models, batches: Option<Arc<Store>>) -> Arc<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(State {
             pool: Pool::new(models, (config.slots, config.limits.waiting), config.tools),
             config,
+            batches,
             metrics: Metrics::default(),
             ignored: Logged::default(),
             created: now.as_secs(),

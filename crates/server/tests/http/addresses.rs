@@ -152,13 +152,17 @@ fn anthropics_clients_read_their_own_errors_on_every_path() {
     let ask = |path: &str, headers: &[(&str, &str)]| {
         Client::connect(server.address).request("GET", path, headers, "").json()
     };
-    for path in
-        ["/v1/files", "/v1/skills", "/v1/models/other", "/v1/messages/batches", "/messages/batches"]
-    {
+    for (path, kind) in [
+        ("/v1/files", "permission_error"),
+        ("/v1/skills", "not_found_error"),
+        ("/v1/models/other", "not_found_error"),
+        ("/v1/messages/batches", "permission_error"),
+        ("/messages/batches", "permission_error"),
+    ] {
         let error = ask(path, &version);
         assert_eq!(
             (&error["type"], &error["error"]["type"]),
-            (&json!("error"), &json!("not_found_error")),
+            (&json!("error"), &json!(kind)),
             "{path}"
         );
     }

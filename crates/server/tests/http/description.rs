@@ -2,6 +2,9 @@
 
 use serde_json::Value as Json;
 
+use fake_model::FakeModel as Fake;
+use inference_server::Batches;
+
 use crate::TestServer;
 use crate::client::Client;
 
@@ -11,7 +14,9 @@ fn document() -> Json {
 
 #[test]
 fn every_path_and_method_of_the_description_is_answered() {
-    let server = TestServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let batches = Batches::new(folder.path().to_owned());
+    let server = TestServer::with(Fake::default(), |config| config.batches = Some(batches));
     let document = document();
     for (path, methods) in document["paths"].as_object().unwrap() {
         let is_stored = path.contains("{id}");

@@ -6,6 +6,7 @@
 mod access;
 mod addresses;
 mod bad;
+mod batches;
 mod chat;
 mod client;
 mod completions;
@@ -24,6 +25,7 @@ mod limits;
 mod llama_server;
 mod logged;
 mod many;
+mod message_batches;
 mod messages;
 mod multiplied;
 mod mutations;

@@ -392,7 +392,7 @@ fn errors_before_a_route_is_known_are_anthropics_too() {
     assert_eq!(kind(&ask(&[JSON, key], PATH, "{")), kinds(400, "invalid_request_error"));
     let long = "a".repeat(2000);
     assert_eq!(kind(&ask(&[JSON, key], PATH, &long)), kinds(413, "request_too_large"));
-    let nowhere = "/v1/messages/batches";
+    let nowhere = "/v1/messages/nowhere";
     assert_eq!(kind(&ask(&[JSON, key], nowhere, &text)), kinds(404, "not_found_error"));
     // Elsewhere they are OpenAI's.
     assert_eq!(ask(&[JSON], "/v1/completions", "{}").error("code"), "invalid_api_key");

@@ -95,6 +95,7 @@ impl Server {
         for name in [
             "ML_SERVE_API_KEY",
             "ML_SERVE_API_KEY_FILE",
+            "ML_SERVE_BATCH_DIR",
             "ML_SERVE_HOST",
             "ML_SERVE_TLS_CERT",
             "ML_SERVE_TLS_KEY",

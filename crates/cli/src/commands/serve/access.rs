@@ -1,8 +1,9 @@
-//! The keys that a server wants of its clients, and the certificate that it shows them.
+//! The keys that a server wants of its clients, the certificate that it shows them, and the folder
+//! in which it keeps their files.
 
-use inference_server::{ApiKey, Tls};
+use inference_server::{ApiKey, Batches, Tls};
 
-use crate::args::ServeArgs;
+use crate::args::{BatchArgs, ServeArgs};
 use crate::failure::{Failure, Result, without_numbers};
 use crate::files;
 
@@ -53,4 +54,31 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Tls>> {
             tls.map(Some).map_err(|error| Failure::Usage(without_numbers(&error.to_string())))
         }
     }
+}
+
+/// The folder of files and batches that `args` name; none: there are none.
+///
+/// # Errors
+/// Bounds without a folder.
+pub fn batches(args: &BatchArgs) -> Result<Option<Batches>> {
+    let Some(folder) = args.batch_dir.clone() else {
+        let given = [
+            ("--max-batch-file", args.max_batch_file.is_some()),
+            ("--max-batch-bytes", args.max_batch_bytes.is_some()),
+            ("--max-batch-requests", args.max_batch_requests.is_some()),
+        ];
+        return match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                Err(Failure::Usage(format!("{flag} says nothing without --batch-dir: give both")))
+            }
+            None => Ok(None),
+        };
+    };
+    let usual = Batches::new(folder);
+    Ok(Some(Batches {
+        file_bytes: args.max_batch_file.unwrap_or(usual.file_bytes),
+        bytes: args.max_batch_bytes.unwrap_or(usual.bytes),
+        requests: args.max_batch_requests.unwrap_or(usual.requests),
+        ..usual
+    }))
 }

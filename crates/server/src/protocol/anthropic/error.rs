@@ -33,7 +33,7 @@ pub fn event(error: &ApiError) -> Frame {
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Key => "authentication_error",
-        Kind::Host | Kind::Origin | Kind::Shutdown => "permission_error",
+        Kind::Host | Kind::Origin | Kind::Shutdown | Kind::NoBatches => "permission_error",
         Kind::NoPath | Kind::NoModel | Kind::NotStored => "not_found_error",
         Kind::TooLarge => "request_too_large",
         Kind::QueueFull => "rate_limit_error",

@@ -1,5 +1,6 @@
 //! Anthropic's endpoints.
 
+pub mod batches;
 mod client_tools;
 pub mod error;
 pub mod messages;

@@ -102,3 +102,13 @@ pub const CREATE: &[Field] = &[
     hint("inference_geo", &[], "the server computes where it is"),
     hint("diagnostics", &[], "the reasons of cache misses are in `/metrics`"),
 ];
+
+const REQUESTS: &str = r#"{"type":"array","minItems":1,"items":{"type":"object",
+    "required":["custom_id","params"],"additionalProperties":false,"properties":{
+    "custom_id":{"type":"string","pattern":"^[A-Za-z0-9_-]{1,64}$"},"params":{"type":"object"}}}}"#;
+
+/// `POST /v1/messages/batches`.
+pub const BATCHES: &[Field] = &[
+    required("requests", Kind::Array(REQUESTS), "Requests to `/v1/messages`, without `stream`."),
+    nothing("user_profile_id", Kind::Text, "A name for the user."),
+];

@@ -41,6 +41,7 @@ fn words(kind: Kind) -> (&'static str, Option<&'static str>) {
         Kind::Host => ("permission_error", "host_not_allowed"),
         Kind::Origin => ("permission_error", "origin_not_allowed"),
         Kind::Shutdown => ("permission_error", "shutdown_not_allowed"),
+        Kind::NoBatches => ("permission_error", "batches_not_kept"),
         Kind::QueueFull => ("rate_limit_error", "queue_full"),
         Kind::Loading => (SERVER, "model_loading"),
         Kind::LoadFailed => (SERVER, "model_load_failed"),

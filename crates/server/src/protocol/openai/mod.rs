@@ -1,11 +1,14 @@
 //! OpenAI's endpoints.
 
+pub mod batch_tables;
+pub mod batches;
 pub mod chat;
 mod chat_wire;
 pub mod completions;
 mod completions_wire;
 pub mod embeddings;
 pub mod error;
+pub mod files;
 pub mod foreign;
 pub mod head;
 pub mod images;
