@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use inference_core::{EncodedPicture, Message, Role, Value};
+use inference_core::{EncodedPicture, EncodedSound, Message, Role, Value};
 use inference_text::json::{from_value, to_value};
 use serde_json::{Value as Json, json};
 
@@ -65,36 +65,45 @@ fn message(item: Value) -> Result<Message, String> {
         Some(_) => return Err("`content` is neither text nor a list of parts".into()),
         None => return Err("`content` is missing".into()),
     };
-    let content = with_pictures(content)?;
+    let content = with_files(content)?;
     Ok(Message { role, content, fields: rest })
 }
 
-/// `content` with the pictures of its parts `{"type": "image", "path": FILE}` read.
-fn with_pictures(content: Value) -> Result<Value, String> {
+/// `content` with the pictures and sounds of its parts `{"type": "image", "path": FILE}` and
+/// `{"type": "audio", "path": FILE}` read.
+fn with_files(content: Value) -> Result<Value, String> {
     let Value::Array(parts) = content else { return Ok(content) };
     let one = |(index, part): (usize, Value)| -> Result<Value, String> {
-        let is_image = part.get("type").and_then(Value::as_str) == Some("image");
-        let (true, Value::Object(fields)) = (is_image, &part) else { return Ok(part) };
+        let kind = match part.get("type").and_then(Value::as_str) {
+            Some("image") => "picture",
+            Some("audio") => "sound",
+            _ => return Ok(part),
+        };
+        let Value::Object(fields) = &part else { return Ok(part) };
         let Some((_, path)) = fields.iter().find(|(name, _)| name == "path") else {
             return Ok(part);
         };
         let wrong = |reason: String| format!("part {index}: {reason}");
         if let Some((name, _)) = fields.iter().find(|(name, _)| name != "type" && name != "path") {
-            return Err(wrong(format!("`{name}` says nothing of a picture by its path")));
+            return Err(wrong(format!("`{name}` says nothing of a {kind} by its path")));
         }
         let path = path.as_str().ok_or_else(|| wrong("`path` is no text".into()))?;
-        let picture = pictures::read(Path::new(path)).map_err(|error| wrong(error.to_string()))?;
-        Ok(picture.into_part())
+        let part = match kind {
+            "picture" => pictures::read(Path::new(path)).map(EncodedPicture::into_part),
+            _ => pictures::read_sound(Path::new(path)).map(EncodedSound::into_part),
+        };
+        part.map_err(|error| wrong(error.to_string()))
     };
     parts.into_iter().enumerate().map(one).collect::<Result<_, _>>().map(Value::Array)
 }
 
-/// `content` as [`with_pictures`] reads it: pictures by the paths that they came from.
+/// `content` as [`with_files`] reads it: pictures and sounds by the paths that they came from.
 fn with_paths(content: &Value) -> Json {
     let Value::Array(parts) = content else { return from_value(content) };
-    let one = |part: &Value| match EncodedPicture::of_part(part) {
-        Some(picture) => json!({"type": "image", "path": &*picture.name}),
-        None => from_value(part),
+    let one = |part: &Value| match (EncodedPicture::of_part(part), EncodedSound::of_part(part)) {
+        (Some(picture), _) => json!({"type": "image", "path": &*picture.name}),
+        (_, Some(sound)) => json!({"type": "audio", "path": &*sound.name}),
+        _ => from_value(part),
     };
     Json::Array(parts.iter().map(one).collect())
 }
@@ -156,6 +165,14 @@ mod tests {
         let messages = parse_messages(&text(path.to_str().unwrap()), "chat.json").unwrap();
         let shown: Vec<_> = messages[0].pictures().collect();
         assert_eq!((shown.len(), &*shown[0].bytes), (1, &*bytes));
+        assert_eq!(parse_messages(&messages_text(&messages), "again").unwrap(), messages);
+
+        let talk = folder.path().join("talk.wav");
+        std::fs::write(&talk, "RIFF").unwrap();
+        let part = serde_json::json!({"type": "audio", "path": talk});
+        let heard = serde_json::json!([{"role": "user", "content": [part]}]).to_string();
+        let messages = parse_messages(&heard, "chat.json").unwrap();
+        assert_eq!(messages[0].sounds().map(|sound| sound.bytes.len()).sum::<usize>(), 4);
         assert_eq!(parse_messages(&messages_text(&messages), "again").unwrap(), messages);
 
         std::fs::write(&path, "a fox").unwrap();

@@ -23,6 +23,6 @@ mod seen;
 mod speech;
 
 pub use backend::FakeBackend;
-pub use model::{FIRST_MARK, FakeModel, PICTURE, PICTURE_IDS, all_but};
+pub use model::{FIRST_MARK, FakeModel, PICTURE, PICTURE_IDS, SOUND, SOUND_IDS, all_but};
 pub use seen::Seen;
 pub use speech::{FIRST_ID, Line, prompt_logprobs};

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use inference_core::{
     AnswerReader, AttentionInspector, Capabilities, ChatOptions, ClassifyOptions, ClassifyResult,
-    EncodedPicture, EngineStatus, Error, Feature, FinishReason, GenerateMetrics, GenerateOptions,
-    Generation, LabelScore, LastMetrics, Message, ModelInfo, PictureLimits, PlacedPicture,
-    PlainReader, PrefillProgress, Prompt, PromptPart, RenderedPrompt, Result, Role, Support,
-    TextModel, Token, Value,
+    EncodedPicture, EncodedSound, EngineStatus, Error, Feature, FinishReason, GenerateMetrics,
+    GenerateOptions, Generation, LabelScore, LastMetrics, Message, ModelInfo, PictureLimits,
+    PlacedPicture, PlacedSound, PlainReader, PrefillProgress, Prompt, PromptPart, RenderedPrompt,
+    Result, Role, SoundLimits, Support, TextModel, Token, Value,
 };
 
 use crate::speech::Speech;
@@ -21,6 +21,10 @@ use crate::{FIRST_ID, Line, Seen};
 pub const PICTURE: char = '▣';
 /// How many ids a picture takes.
 pub const PICTURE_IDS: usize = 4;
+/// The placeholder of a sound in a rendered prompt.
+pub const SOUND: char = '♪';
+/// How many ids a sound takes.
+pub const SOUND_IDS: usize = 3;
 
 /// The texts of the tokens that answer a prompt.
 pub type Answers = Box<dyn Fn(&str) -> Vec<&'static str> + Send + Sync>;
@@ -70,7 +74,7 @@ pub struct FakeModel {
     pub inspects: bool,
     /// Features that it honours.
     pub capabilities: Capabilities,
-    /// Its description, with the limits of pictures.
+    /// Its description, with the limits of pictures and sounds.
     pub info: ModelInfo,
     /// Metrics of each request, but for its counts of prompt and generated tokens.
     pub metrics: GenerateMetrics,
@@ -92,11 +96,29 @@ impl FakeModel {
         FakeModel { lines, ..FakeModel::says(&[]) }
     }
 
-    /// A model that sees, within these limits; each picture takes [`PICTURE_IDS`] ids.
+    /// A model that sees, within these limits, and does not hear; each picture takes
+    /// [`PICTURE_IDS`] ids.
     pub fn sees(limits: PictureLimits) -> FakeModel {
-        let mut model = FakeModel::default();
+        let capabilities = all_but(&[Feature::Audio]);
+        let mut model = FakeModel { capabilities, ..FakeModel::default() };
         model.info.pictures = Some(limits);
         model
+    }
+
+    /// A model that hears, within these limits; each sound takes [`SOUND_IDS`] ids.
+    pub fn hears(limits: SoundLimits) -> FakeModel {
+        let mut model = FakeModel::default();
+        model.info.sounds = Some(limits);
+        model
+    }
+
+    /// Refuses sounds beyond what the model takes of them.
+    fn check_sounds<'a>(&self, sounds: impl Iterator<Item = &'a EncodedSound>) -> Result<()> {
+        let mut sounds = sounds.peekable();
+        if sounds.peek().is_some() {
+            self.capabilities.require(Feature::Audio)?;
+        }
+        self.info.sounds.as_ref().map_or(Ok(()), |limits| limits.check(sounds))
     }
 
     /// Refuses pictures beyond what the model takes of them.
@@ -187,18 +209,27 @@ pub fn all_but(refused: &[Feature]) -> Capabilities {
     Capabilities::new(Feature::ALL.iter().map(|f| (*f, support(f))).collect())
 }
 
-/// Writes a message's content. A picture is a mark, and is `shown` at that character.
-fn show(message: &Message, text: &mut String, shown: &mut Vec<(usize, EncodedPicture)>) {
+/// A picture or a sound.
+enum Shown {
+    Picture(EncodedPicture),
+    Sound(EncodedSound),
+}
+
+/// Writes a message's content. A picture or a sound is a mark, and is `shown` at that character.
+fn show(message: &Message, text: &mut String, shown: &mut Vec<(usize, Shown)>) {
     let Value::Array(parts) = &message.content else {
         return text.push_str(message.content.as_str().unwrap_or(""));
     };
     for part in parts {
-        match EncodedPicture::of_part(part) {
-            Some(picture) => {
-                shown.push((text.chars().count(), picture.clone()));
-                text.push(PICTURE);
-            }
-            None => text.push_str(part.get("text").and_then(Value::as_str).unwrap_or("")),
+        let at = text.chars().count();
+        if let Some(picture) = EncodedPicture::of_part(part) {
+            shown.push((at, Shown::Picture(picture.clone())));
+            text.push(PICTURE);
+        } else if let Some(sound) = EncodedSound::of_part(part) {
+            shown.push((at, Shown::Sound(sound.clone())));
+            text.push(SOUND);
+        } else {
+            text.push_str(part.get("text").and_then(Value::as_str).unwrap_or(""));
         }
     }
 }
@@ -314,6 +345,7 @@ impl TextModel for FakeModel {
 
     fn prompt_ids(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         self.check_pictures(prompt.pictures())?;
+        self.check_sounds(prompt.sounds())?;
         let ids = match prompt {
             Prompt::Text(text) => self.encode(text)?,
             Prompt::Ids(ids) => ids.clone(),
@@ -322,6 +354,7 @@ impl TextModel for FakeModel {
                     PromptPart::Text(text) => self.encode(text),
                     PromptPart::Ids(ids) => Ok(ids.clone()),
                     PromptPart::Picture(_) => Ok(vec![u32::from(PICTURE); PICTURE_IDS]),
+                    PromptPart::Sound(_) => Ok(vec![u32::from(SOUND); SOUND_IDS]),
                 };
                 parts.iter().map(part).collect::<Result<Vec<_>>>()?.concat()
             }
@@ -341,6 +374,7 @@ impl TextModel for FakeModel {
             return Err(Error::Prompt("conversation roles must alternate".into()));
         }
         self.check_pictures(messages.iter().flat_map(Message::pictures))?;
+        self.check_sounds(messages.iter().flat_map(Message::sounds))?;
         self.seen.chats.lock().unwrap().push((messages.to_vec(), chat.clone()));
         let (mut text, mut shown) = (String::new(), Vec::new());
         if self.calls {
@@ -365,19 +399,24 @@ impl TextModel for FakeModel {
         if let (true, Some((_, value))) = (self.thinks, thinking) {
             text.push_str(&format!("{value:?}"));
         }
-        let (mut ids, mut placed) = (Vec::new(), Vec::new());
+        let (mut ids, mut pictures, mut sounds) = (Vec::new(), Vec::new(), Vec::new());
         let mut shown = shown.into_iter().peekable();
         for (at, id) in self.encode(&text)?.into_iter().enumerate() {
             match shown.next_if(|(place, _)| *place == at) {
-                Some((_, picture)) => {
+                Some((_, Shown::Picture(picture))) => {
                     let places = ids.len()..ids.len() + PICTURE_IDS;
                     ids.resize(places.end, id);
-                    placed.push(PlacedPicture { picture, places });
+                    pictures.push(PlacedPicture { picture, places });
+                }
+                Some((_, Shown::Sound(sound))) => {
+                    let places = ids.len()..ids.len() + SOUND_IDS;
+                    ids.resize(places.end, id);
+                    sounds.push(PlacedSound { sound, places });
                 }
                 None => ids.push(id),
             }
         }
-        Ok(RenderedPrompt { text, ids, pictures: placed })
+        Ok(RenderedPrompt { text, ids, pictures, sounds })
     }
 
     fn answer_reader(&self, _: &RenderedPrompt, _: &ChatOptions) -> Box<dyn AnswerReader> {
@@ -422,9 +461,24 @@ impl TextModel for FakeModel {
 
 #[cfg(test)]
 mod tests {
-    use inference_core::{ChatOptions, EncodedPicture, Message, Prompt, TextModel};
+    use inference_core::{ChatOptions, EncodedPicture, EncodedSound, Message, Prompt, TextModel};
 
-    use super::{FakeModel, PICTURE, PICTURE_IDS};
+    use super::{FakeModel, PICTURE, PICTURE_IDS, SOUND_IDS};
+
+    #[test]
+    fn a_sound_takes_its_ids_beside_a_picture() {
+        let model = FakeModel::default();
+        let parts = [
+            EncodedPicture::new([1], "a.png").into_part(),
+            EncodedSound::new([2], "a.wav").into_part(),
+        ];
+        let messages = [Message::user_with_parts(parts, "b")];
+        let prompt = model.render_chat(&messages, &ChatOptions::default()).unwrap();
+        let [placed] = prompt.sounds.as_slice() else { panic!("one sound") };
+        assert_eq!(placed.places.len(), SOUND_IDS);
+        assert_eq!(placed.places.start, prompt.pictures[0].places.end);
+        assert_eq!(model.prompt_ids(&prompt.prompt()), Ok(prompt.ids.clone()));
+    }
 
     #[test]
     fn a_picture_takes_its_ids_and_a_mark_that_is_written_takes_one() {

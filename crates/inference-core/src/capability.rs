@@ -49,6 +49,9 @@ pub enum Feature {
     /// Pictures in messages and prompts; [`ModelInfo::pictures`](crate::ModelInfo::pictures) has
     /// the limits.
     Images,
+    /// Sounds in messages and prompts; [`ModelInfo::sounds`](crate::ModelInfo::sounds) has the
+    /// limits.
+    Audio,
     /// Draws at a temperature above 0, and the filters before them: `top_k`, `top_p`, `min_p`,
     /// `typical_p`, `top_n_sigma`, `xtc`.
     Sampling,
@@ -108,6 +111,7 @@ impl Feature {
         Feature::ContextLength,
         Feature::GpuLayers,
         Feature::Images,
+        Feature::Audio,
         Feature::Sampling,
         Feature::Seed,
         Feature::Penalties,
@@ -149,6 +153,7 @@ impl Feature {
             Feature::ContextLength => "context_length",
             Feature::GpuLayers => "gpu_layers",
             Feature::Images => "images",
+            Feature::Audio => "audio",
             Feature::Sampling => "sampling",
             Feature::Seed => "seed",
             Feature::Penalties => "penalties",

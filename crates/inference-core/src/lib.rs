@@ -36,6 +36,7 @@ mod dry;
 mod embedding_model;
 mod embedding_request;
 mod encoded_picture;
+mod encoded_sound;
 mod error;
 mod generation;
 mod image_generation;
@@ -54,6 +55,7 @@ mod prompt;
 mod ranks;
 mod registry;
 mod results;
+mod sound_limits;
 mod transcription;
 mod transcription_model;
 mod transcription_request;
@@ -76,6 +78,7 @@ pub use embedding_request::{
     EmbedInput, EmbedOptions, EmbeddingLoadOptions, Pooling, ScoreOptions, TextPair, Truncate,
 };
 pub use encoded_picture::EncodedPicture;
+pub use encoded_sound::EncodedSound;
 pub use error::{Error, Result};
 pub use generation::{
     FinishReason, Generation, GenerationSender, Outcome, PrefillProgress, Token, TokenLogprob,
@@ -96,13 +99,14 @@ pub use model_info::{ModelInfo, Packing, SpecialToken, StoredAs};
 pub use options::{ClassifyOptions, Dtype, GenerateOptions, LoadOptions, Speculate, Xtc};
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
-pub use prompt::{PlacedPicture, Prompt, PromptPart, RenderedPrompt};
+pub use prompt::{PlacedPicture, PlacedSound, Prompt, PromptPart, RenderedPrompt};
 pub use ranks::{RankSplit, Ranks};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_embedding_model,
     load_image_model, load_model, load_transcription_model, register, resolve_by,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
+pub use sound_limits::SoundLimits;
 pub use transcription::{
     SpeechSegment, SpokenWord, Transcript, Transcription, TranscriptionEvent, TranscriptionMetrics,
     TranscriptionSender, WindowFacts,

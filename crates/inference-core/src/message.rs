@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{EncodedPicture, Value};
+use crate::{EncodedPicture, EncodedSound, Value};
 
 /// Who speaks in a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +58,8 @@ pub struct Message {
     /// The content: text, [`Value::Null`] (an assistant that only calls tools), or a list of
     /// content parts for templates that take one. Pictures are parts
     /// ([`EncodedPicture::into_part`](crate::EncodedPicture::into_part)); a model without
-    /// [`Feature::Images`](crate::Feature::Images) refuses them.
+    /// [`Feature::Images`](crate::Feature::Images) refuses them. Sounds are parts likewise, of
+    /// [`Feature::Audio`](crate::Feature::Audio).
     pub content: Value,
     /// Every other field (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, …), handed
     /// to the template unchanged and in this order.
@@ -96,7 +97,15 @@ impl Message {
         pictures: impl IntoIterator<Item = EncodedPicture>,
         text: impl Into<String>,
     ) -> Self {
-        let mut parts: Vec<Value> = pictures.into_iter().map(EncodedPicture::into_part).collect();
+        Message::user_with_parts(pictures.into_iter().map(EncodedPicture::into_part), text)
+    }
+
+    /// A user message of these content parts, which then says `text`.
+    pub fn user_with_parts(
+        parts: impl IntoIterator<Item = Value>,
+        text: impl Into<String>,
+    ) -> Self {
+        let mut parts: Vec<Value> = parts.into_iter().collect();
         let fields = [("type", Value::from("text")), ("text", Value::String(text.into()))];
         parts.push(Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).into()));
         Message { content: Value::Array(parts), ..Message::user("") }
@@ -104,11 +113,19 @@ impl Message {
 
     /// The pictures of the content parts, in their order.
     pub fn pictures(&self) -> impl Iterator<Item = &EncodedPicture> {
-        let parts = match &self.content {
+        self.parts().iter().filter_map(EncodedPicture::of_part)
+    }
+
+    /// The sounds of the content parts, in their order.
+    pub fn sounds(&self) -> impl Iterator<Item = &EncodedSound> {
+        self.parts().iter().filter_map(EncodedSound::of_part)
+    }
+
+    fn parts(&self) -> &[Value] {
+        match &self.content {
             Value::Array(parts) => parts.as_slice(),
             _ => &[],
-        };
-        parts.iter().filter_map(EncodedPicture::of_part)
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub struct GenerateMetrics {
     pub prefill_duration: Duration,
     /// From the first token until the last.
     pub decode_duration: Duration,
-    /// Time to decode, resize and cut the prompt's pictures, before the queue. Of a picture kept
+    /// Time to decode, resize and cut the prompt's pictures and sounds, before the queue. Of one kept
     /// since an earlier request, the time that it took then.
     pub picture_preparation: Duration,
     /// Time to compute the vectors of the prompt's pictures, a part of the prefill: zero where all

@@ -345,7 +345,7 @@ fn queue_each<P>(
     Ok(results)
 }
 
-/// The ids of a prompt without pictures: texts that follow each other are encoded as one.
+/// The ids of a prompt without pictures and sounds: texts that follow each other are encoded as one.
 fn ids_of_parts<M: TextModel + ?Sized>(model: &M, parts: &[PromptPart]) -> Result<Vec<u32>> {
     let (mut texts, mut all) = (String::new(), Vec::new());
     for part in parts {
@@ -356,6 +356,11 @@ fn ids_of_parts<M: TextModel + ?Sized>(model: &M, parts: &[PromptPart]) -> Resul
                 model.capabilities().require(Feature::Images)?;
                 let reason = "this model sees, but takes pictures in messages alone";
                 return Err(Error::Unsupported { what: "images".into(), reason: reason.into() });
+            }
+            PromptPart::Sound(_) => {
+                model.capabilities().require(Feature::Audio)?;
+                let reason = "this model hears, but takes sounds in messages alone";
+                return Err(Error::Unsupported { what: "audio".into(), reason: reason.into() });
             }
             PromptPart::Text(_) | PromptPart::Ids(_) => {
                 let reason = "this model takes a prompt of texts or of ids, not of both";

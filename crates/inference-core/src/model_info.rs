@@ -1,6 +1,6 @@
 //! The facts of a loaded model.
 
-use crate::{Error, PictureLimits, Result};
+use crate::{Error, PictureLimits, Result, SoundLimits};
 
 /// The facts of a loaded model: its sizes, its files, its device.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,7 +37,7 @@ pub struct ModelInfo {
     pub eos_token_ids: Vec<u32>,
     /// Tokens with a part in the model's format, as far as the backend knows them.
     pub special_tokens: Vec<SpecialToken>,
-    /// Parts of the checkpoint that are not used, such as `audio tower`.
+    /// Parts of the checkpoint that are not used, such as `vision tower`.
     pub unused_parts: Vec<String>,
     /// The tokenizer's kind and its file, such as ``BPE (`tokenizer.json`)``; empty where it is
     /// unknown.
@@ -46,6 +46,8 @@ pub struct ModelInfo {
     pub chat_template: String,
     /// The limits of pictures; `None` where the model does not see.
     pub pictures: Option<PictureLimits>,
+    /// The limits of sounds; `None` where the model does not hear.
+    pub sounds: Option<SoundLimits>,
 }
 
 impl ModelInfo {

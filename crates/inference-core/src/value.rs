@@ -1,7 +1,7 @@
 //! JSON data as plain values, for what chat templates take: message fields, tools, arguments.
-//! Pictures of messages stand among them.
+//! Pictures and sounds of messages stand among them.
 
-use crate::EncodedPicture;
+use crate::{EncodedPicture, EncodedSound};
 
 /// A JSON value whose objects keep the order of their keys, as chat templates print them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,9 @@ pub enum Value {
     /// A picture, which JSON cannot write: it stands in a content part of a message alone
     /// ([`EncodedPicture::into_part`]), and is refused everywhere else.
     Picture(EncodedPicture),
+    /// A sound, which JSON cannot write: it stands in a content part of a message alone
+    /// ([`EncodedSound::into_part`]), and is refused everywhere else.
+    Sound(EncodedSound),
 }
 
 impl Value {
@@ -89,6 +92,24 @@ impl EncodedPicture {
     pub fn of_part(part: &Value) -> Option<&EncodedPicture> {
         match (part.get("type")?.as_str()?, part.get("image")?) {
             ("image", Value::Picture(picture)) => Some(picture),
+            _ => None,
+        }
+    }
+}
+
+impl EncodedSound {
+    /// The content part of a message that plays this sound:
+    /// `{"type": "audio", "audio": `[`Value::Sound`]`}`.
+    pub fn into_part(self) -> Value {
+        let fields = [("type", Value::from("audio")), ("audio", Value::Sound(self))];
+        Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).into())
+    }
+
+    /// The sound that a content part plays, as [`into_part`](Self::into_part) makes it; `None` for
+    /// every other part. No JSON makes such a part, so no text can pretend to be one.
+    pub fn of_part(part: &Value) -> Option<&EncodedSound> {
+        match (part.get("type")?.as_str()?, part.get("audio")?) {
+            ("audio", Value::Sound(sound)) => Some(sound),
             _ => None,
         }
     }

@@ -52,10 +52,10 @@ pub fn to_value(json: Json) -> Value {
     }
 }
 
-/// `value` as JSON. What JSON cannot write, a float or a picture, becomes `null`.
+/// `value` as JSON. What JSON cannot write, a float, a picture or a sound, becomes `null`.
 pub fn from_value(value: &Value) -> Json {
     match value {
-        Value::Null | Value::Picture(_) => Json::Null,
+        Value::Null | Value::Picture(_) | Value::Sound(_) => Json::Null,
         Value::Bool(flag) => Json::Bool(*flag),
         Value::Int(number) => Json::from(*number),
         Value::Float(number) => Json::from(*number),
@@ -70,7 +70,7 @@ pub fn from_value(value: &Value) -> Json {
 /// `value` as JSON.
 ///
 /// # Errors
-/// [`Error::Prompt`] with a float that JSON cannot write, or a picture.
+/// [`Error::Prompt`] with a float that JSON cannot write, a picture or a sound.
 pub fn try_from_value(value: &Value) -> Result<Json> {
     Ok(match value {
         Value::Float(number) => Number::from_f64(*number)
@@ -84,6 +84,11 @@ pub fn try_from_value(value: &Value) -> Result<Json> {
             let reason = "stands where a template takes none: a picture is the `image` of a \
                           message's content part of type `image`";
             return Err(picture.error(reason));
+        }
+        Value::Sound(sound) => {
+            let reason = "stands where a template takes none: a sound is the `audio` of a \
+                          message's content part of type `audio`";
+            return Err(sound.error(reason));
         }
         plain => from_value(plain),
     })

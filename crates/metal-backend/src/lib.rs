@@ -34,6 +34,7 @@ mod engine;
 mod error;
 mod files;
 mod gguf;
+mod hearing;
 #[cfg(feature = "images")]
 mod images;
 mod kernels;

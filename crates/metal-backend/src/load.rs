@@ -38,6 +38,8 @@ pub(crate) struct Description {
     pub attention_layers: Vec<usize>,
     /// It has a vision tower.
     pub sees: bool,
+    /// It has an audio tower.
+    pub hears: bool,
     /// Features that it refuses and others of this backend honour, each with the reason.
     pub refused: Vec<(Feature, String)>,
 }
@@ -167,7 +169,7 @@ fn build(
         ..ModelInfo::default()
     };
     let kv_bits = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
-    let sees = model.tower.is_some();
+    let (sees, hears) = (model.tower.is_some(), model.ears.is_some());
     let attention_layers = (0..model.layers.len())
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
@@ -177,7 +179,7 @@ fn build(
         (Feature::DraftTokens, reason.to_owned())
     });
     let refused = kv_bits.into_iter().chain(cpu_activations).chain(no_drafts).collect();
-    let description = Description { info, attention_layers, refused, sees };
+    let description = Description { info, attention_layers, refused, sees, hears };
     Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
 }
 

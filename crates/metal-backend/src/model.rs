@@ -30,6 +30,7 @@ use crate::engine::{
     ClassifyJob, DrawOptions, Engine, Job, JobSender, PromptLogprobs, Scores, Stops, TextState,
 };
 use crate::files::ModelFiles;
+use crate::hearing::Hearing;
 use crate::kernels::Kernels;
 use crate::load::{Description, EngineOptions, SamplingDefaults};
 use crate::sampling::is_greedy;
@@ -45,6 +46,9 @@ const COSTLY_CONSTRAINT: Duration = Duration::from_millis(200);
 /// Why a model that sees nothing refuses pictures.
 const BLIND: &str = "the model has no vision tower that is read here";
 
+/// Why a model that hears nothing refuses sounds.
+const DEAF: &str = "the model has no audio tower that is read here";
+
 /// A model on its engine thread, with its tokenizer and chat format.
 pub(crate) struct MlxModel {
     engine: Engine,
@@ -56,12 +60,18 @@ pub(crate) struct MlxModel {
     breakers: KnownBreakers,
     /// The layers that have attention.
     attention_layers: Vec<usize>,
-    /// How it is shown pictures, where it sees.
-    sight: Option<Sight>,
+    /// How it is shown pictures and played sounds.
+    shown: WhatIsShown,
     /// How the chat template writes reasoning and tool calls, once that was asked.
     family: OnceLock<Family>,
     /// Done once users were told that chats have no format.
     told_of_lines: Once,
+}
+
+/// How a model is shown pictures and played sounds, or why it is not.
+struct WhatIsShown {
+    sight: std::result::Result<Sight, String>,
+    hearing: std::result::Result<Hearing, String>,
 }
 
 /// The text side of a model.
@@ -109,17 +119,20 @@ impl Text {
         })
     }
 
-    /// How the model is shown pictures; why it is not.
-    fn sight(
-        &self,
-        description: &Description,
-        config: &Config,
-        files: &ModelFiles,
-    ) -> std::result::Result<Sight, String> {
-        if !description.sees {
-            return Err(BLIND.to_owned());
+    /// How the model is shown pictures and played sounds.
+    fn shown(&self, description: &Description, config: &Config, files: &ModelFiles) -> WhatIsShown {
+        let told = |error: crate::error::Error| error.to_string();
+        let tokenizer = &self.tokenizer;
+        WhatIsShown {
+            sight: match description.sees {
+                true => Sight::read(config, files, tokenizer).map_err(told),
+                false => Err(BLIND.to_owned()),
+            },
+            hearing: match description.hears {
+                true => Hearing::read(config, files, tokenizer).map_err(told),
+                false => Err(DEAF.to_owned()),
+            },
         }
-        Sight::read(config, files, &self.tokenizer).map_err(|error| error.to_string())
     }
 
     /// Completes what the weights say with what the tokenizer and the chat format say.
@@ -127,12 +140,16 @@ impl Text {
         &self,
         description: Description,
         kernels: Kernels,
-        sight: std::result::Result<&Sight, String>,
+        shown: &WhatIsShown,
     ) -> (ModelInfo, Capabilities) {
         let Description { mut info, mut refused, .. } = description;
-        match sight {
+        match &shown.sight {
             Ok(sight) => info.pictures = Some(sight.limits().clone()),
-            Err(reason) => refused.push((Feature::Images, reason)),
+            Err(reason) => refused.push((Feature::Images, reason.clone())),
+        }
+        match &shown.hearing {
+            Ok(hearing) => info.sounds = Some(hearing.limits().clone()),
+            Err(reason) => refused.push((Feature::Audio, reason.clone())),
         }
         info.eos_token_ids = self.tokenizer.eos_ids().iter().copied().collect();
         info.special_tokens = special_tokens(&self.tokenizer);
@@ -165,10 +182,9 @@ impl MlxModel {
         let (config, load) = (options.config.clone(), options.load.clone());
         let (engine, mut description, (text, defaults)) = Engine::start(options, meanwhile)?;
         description.refused.extend(of_ranks);
-        let sight = text.sight(&description, &config, &files);
+        let shown = text.shown(&description, &config, &files);
         let attention_layers = description.attention_layers.clone();
-        let (info, capabilities) =
-            text.complete(description, kernels, sight.as_ref().map_err(Clone::clone));
+        let (info, capabilities) = text.complete(description, kernels, &shown);
         let constraints =
             Constraints::new(text.tokenizer.clone(), info.eos_token_ids.clone(), info.vocab_size);
         let model = MlxModel {
@@ -180,7 +196,7 @@ impl MlxModel {
             constraints,
             breakers: KnownBreakers::default(),
             attention_layers,
-            sight: sight.ok(),
+            shown,
             family: OnceLock::new(),
             told_of_lines: Once::new(),
         };

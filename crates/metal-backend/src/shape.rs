@@ -2,6 +2,7 @@
 
 mod attention;
 mod delta;
+mod ears;
 mod encoder;
 mod experts;
 mod heads;
@@ -30,6 +31,7 @@ use mlx_ffi::Array;
 use split::{InnerNames, inner_of_rank};
 
 pub(crate) use attention::{AttentionParts, NormSpan, Values, sharing};
+pub(crate) use ears::{gemma3n_ears, gemma4_ears};
 pub(crate) use encoder::{EncoderSizes, scores};
 pub(crate) use experts::{ExpertNames, Experts};
 pub(crate) use heads::HeadNames;
@@ -364,6 +366,7 @@ impl Shape {
             max_position_embeddings: self.max_position_embeddings,
             original_context,
             tower: None,
+            ears: None,
             drafter: None,
             kernels: w.kernels(),
         })

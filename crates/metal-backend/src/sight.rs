@@ -6,8 +6,7 @@ mod patches;
 mod prepared;
 mod scene;
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use inference_core::{EncodedPicture, PictureLimits};
@@ -21,14 +20,11 @@ use crate::files::ModelFiles;
 
 use families::Family;
 pub(crate) use patches::Patches;
-pub(crate) use prepared::Prepared;
+pub(crate) use prepared::{Input, Prepared, Recent};
 pub(crate) use scene::{Scene, Shown};
 
 /// The most pictures of a prompt.
 const MOST_PICTURES: usize = 128;
-/// The most numbers of pictures that were prepared last, and are kept: one is prepared to be
-/// counted, then to be computed.
-const MOST_NUMBERS: usize = 16 << 20;
 
 /// How a model is shown pictures.
 pub(crate) struct Sight {
@@ -36,7 +32,7 @@ pub(crate) struct Sight {
     processor: Processor,
     limits: PictureLimits,
     decoding: Limits,
-    recent: Mutex<VecDeque<([u8; 32], Arc<Prepared>)>>,
+    recent: Recent,
 }
 
 impl Sight {
@@ -73,7 +69,7 @@ impl Sight {
             max_pictures: MOST_PICTURES,
             tokens: family.tokens(&processor.sizing),
         };
-        Ok(Sight { family, processor, limits, decoding, recent: Mutex::default() })
+        Ok(Sight { family, processor, limits, decoding, recent: Recent::default() })
     }
 
     /// The limits of accepted pictures.
@@ -93,9 +89,8 @@ impl Sight {
     pub fn prepare(&self, picture: &EncodedPicture) -> inference_core::Result<Arc<Prepared>> {
         let started = Instant::now();
         let digest: [u8; 32] = Sha256::digest(&picture.bytes).into();
-        let recent = || self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = recent().iter().find(|(known, _)| *known == digest) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.recent.find(&digest) {
+            return Ok(known);
         }
         let wrong = |error: &dyn std::fmt::Display| picture.error(error);
         let decoded =
@@ -109,25 +104,27 @@ impl Sight {
         let patches = self.family.patches(&self.processor.rescale, &resized);
         let cells = self.family.cells(patches.grid);
         let ids = self.family.ids(cells);
-        let prepared = Arc::new(Prepared { patches, digest, ids, cells, took: started.elapsed() });
-        let mut recent = recent();
-        recent.push_back((digest, Arc::clone(&prepared)));
-        let numbers = |recent: &VecDeque<([u8; 32], Arc<Prepared>)>| {
-            recent.iter().map(|(_, one)| one.patches.values.len()).sum::<usize>()
-        };
-        while recent.len() > 1 && numbers(&recent) > MOST_NUMBERS {
-            recent.pop_front();
-        }
+        let prepared = Arc::new(Prepared {
+            input: Input::Patches(patches),
+            digest,
+            ids,
+            own: self.marks().image,
+            ends_with_vector: false,
+            sees_whole: self.family.sees_whole(),
+            cells,
+            took: started.elapsed(),
+        });
+        self.recent.keep(&prepared);
         Ok(prepared)
     }
 
-    /// The pictures that lie at these places of a prompt of so many ids.
-    pub fn scene(&self, shown: &[(Arc<Prepared>, usize)], ids: usize) -> Scene {
-        let shown: Vec<Shown> = shown
-            .iter()
-            .map(|(prepared, at)| Shown::new(Arc::clone(prepared), *at, self.marks().image))
-            .collect();
-        let positions = self.family.has_places().then(|| scene::positions(&shown, ids));
-        Scene::new(shown, positions, self.family.sees_whole(), self.family.filler())
+    /// Returns true when the language model knows rows and columns.
+    pub fn has_places(&self) -> bool {
+        self.family.has_places()
+    }
+
+    /// The id whose vector stands for a picture where only ids count.
+    pub fn filler(&self) -> u32 {
+        self.family.filler()
     }
 }

@@ -1,7 +1,7 @@
 //! Errors that a client can cause, independent of any protocol.
 //! Each has a kind, the field, a message for a person, and when to try again.
 
-use inference_core::{EncodedPicture, Error};
+use inference_core::{EncodedPicture, EncodedSound, Error};
 
 /// The result of everything that a client can cause.
 pub type Result<T, E = ApiError> = std::result::Result<T, E>;
@@ -358,8 +358,9 @@ impl From<Error> for ApiError {
             }
             Error::Prompt(reason) => {
                 let error = ApiError::new(Kind::Prompt, message);
-                // A picture is called by its part of the request.
-                match EncodedPicture::name_in(&reason) {
+                // A picture and a sound are called by their parts of the request.
+                let name = EncodedPicture::name_in(&reason);
+                match name.or_else(|| EncodedSound::name_in(&reason)) {
                     Some(part) => error.about(part),
                     None => error,
                 }

@@ -4,7 +4,7 @@
 //! - [`Sound::decode`] reads WAV, AIFF, FLAC, MP3, AAC, ALAC, Vorbis and Opus, bare or in Ogg, MP4
 //!   or WebM. [`Limits`] are held before and while it decodes.
 //! - [`Resampler`] changes the rate of samples, a part at a time.
-//! - [`Mel`] makes the features of Whisper as transformers does.
+//! - [`Mel`] makes the features of Whisper as transformers does, and [`LogMel`] those of Gemma.
 //! - [`wav`] writes samples as a file.
 //!
 //! ```
@@ -28,6 +28,7 @@ mod decode;
 mod error;
 #[cfg(feature = "decode")]
 mod limits;
+mod log_mel;
 mod mel;
 #[cfg(feature = "decode")]
 mod opus;
@@ -43,6 +44,7 @@ pub use decode::{Sound, SoundInfo};
 pub use error::SoundError;
 #[cfg(feature = "decode")]
 pub use limits::Limits;
+pub use log_mel::{Floor, Frames, LogMel};
 pub use mel::{Features, Mel, MelError};
 pub use resample::Resampler;
 pub use wav::wav;

@@ -1,7 +1,7 @@
 //! The features of Whisper: log-mel spectrograms as transformers makes them
 //! (`WhisperFeatureExtractor._torch_extract_fbank_features`).
 
-mod filters;
+pub(crate) mod filters;
 
 use std::f64::consts::PI;
 use std::num::NonZero;
@@ -73,6 +73,19 @@ pub enum MelError {
         found: usize,
         /// The values that are taken.
         expected: &'static str,
+    },
+    /// Frequencies that bound no bands.
+    #[error(
+        "`min_frequency` is {lowest} and `max_frequency` {highest}, expected a lower and a higher \
+         one, up to half of `sampling_rate`, {half}"
+    )]
+    Frequencies {
+        /// The lowest one.
+        lowest: u32,
+        /// The highest one.
+        highest: u32,
+        /// The highest one that there may be.
+        half: u32,
     },
     /// Too few samples for one frame, or to reflect them at both ends.
     #[error("the sound has {samples} samples, and features need at least {least}: pad it")]

@@ -71,7 +71,7 @@ fn capabilities() -> Capabilities {
             Feature::PromptLogprobs => "the prompt is looked up, and no token of it predicted",
             Feature::Constraint => "the continuation follows the corpus alone",
             Feature::InspectAttention => "the model has no attention",
-            Feature::Images => "the model reads text alone",
+            Feature::Images | Feature::Audio => "the model reads text alone",
             Feature::ParallelSlots => "requests run one after the other",
             Feature::BatchInvariant => "requests never meet; leave it unset",
             Feature::QueueLimit => "the queue has a fixed length",

@@ -34,6 +34,7 @@ const HOUSES: &[House] = &[House {
         &["gguf"],
         &["files", "config"],
         &["sampling", "sight", "special_tokens"],
+        &["hearing"],
         &["kernels"],
         &["cache"],
         &["layers"],

@@ -48,6 +48,7 @@ fn each_option_of_the_contract_is_told_by_its_flag_or_has_none() {
         "keep_components",
         "partial_images",
         "images",
+        "audio",
     ];
     let all = [
         fields(&LoadOptions::default()),

@@ -5,8 +5,8 @@ mod report;
 use std::time::Instant;
 
 use inference_core::{
-    CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, EncodedPicture, Error,
-    GenerateOptions, Message, Prompt, TextModel,
+    CancelToken, ChatOptions, ClassifyOptions, ClassifyResult, Error, GenerateOptions, Message,
+    Prompt, TextModel,
 };
 
 use self::report::{Classified, Columns};
@@ -15,7 +15,7 @@ use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, note, print, print_json};
-use crate::pictures;
+use crate::pictures::{self, Shown};
 use crate::source::{Source, tell_notices};
 
 /// Prompts that are handed to the model together; their results are printed together.
@@ -47,8 +47,8 @@ pub fn run(args: &ClassifyArgs) -> Result<()> {
     let cancel = with_timeout(&cancel, args.timeout);
     let generate = GenerateOptions { logits: top > 0, cancel, ..GenerateOptions::default() };
     let options = ClassifyOptions { labels, generate };
-    let (model, pictures) = (model.as_ref(), shown.as_slice());
-    let job = Job { model, args, chat: &chat, options: &options, pictures, top };
+    let (model, shown) = (model.as_ref(), shown.as_slice());
+    let job = Job { model, args, chat: &chat, options: &options, shown, top };
     let end = job.run(&prompts);
     let interrupted = watch.fired();
     drop(watch);
@@ -67,8 +67,8 @@ struct Job<'a> {
     args: &'a ClassifyArgs,
     chat: &'a ChatOptions,
     options: &'a ClassifyOptions,
-    /// Pictures in front of each prompt.
-    pictures: &'a [EncodedPicture],
+    /// Pictures and sounds in front of each prompt.
+    shown: &'a [Shown],
     /// Tokens to show, where there are no labels.
     top: usize,
 }
@@ -149,14 +149,14 @@ impl Job<'_> {
     /// A text as the model is to see it, after the number of its ids.
     fn prompt(&self, text: &str) -> Result<(usize, Prompt)> {
         if self.args.raw {
-            let prompt = pictures::prompt(self.pictures, text.to_owned());
+            let prompt = pictures::prompt(self.shown, text.to_owned());
             return Ok((self.model.prompt_ids(&prompt)?.len(), prompt));
         }
         if text.trim().is_empty() {
             return Err(Failure::Other("the prompt is empty".into()));
         }
         let system = self.args.template.system.clone().map(Message::system);
-        let question = pictures::message(self.pictures, text);
+        let question = pictures::message(self.shown, text);
         let messages: Vec<Message> = system.into_iter().chain([question]).collect();
         let rendered = self.model.render_chat(&messages, self.chat)?;
         Ok((rendered.ids.len(), rendered.prompt()))

@@ -3,9 +3,7 @@
 mod attention;
 mod heat_map;
 
-use inference_core::{
-    CancelToken, EncodedPicture, Error, Feature, InspectOptions, Message, Prompt, TextModel,
-};
+use inference_core::{CancelToken, Error, Feature, InspectOptions, Message, Prompt, TextModel};
 
 use self::attention::{Attention, table};
 use crate::args::InspectArgs;
@@ -14,7 +12,7 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Access};
 use crate::interrupt::{Interrupt, Then, ended_early, with_timeout};
 use crate::output::{dim_note, print, print_json};
-use crate::pictures;
+use crate::pictures::{self, Shown};
 use crate::source::Source;
 
 /// Shows the attention of the prompt that `args` tell.
@@ -57,7 +55,7 @@ fn prompt(
     model: &dyn TextModel,
     args: &InspectArgs,
     text: String,
-    shown: &[EncodedPicture],
+    shown: &[Shown],
 ) -> Result<(Vec<u32>, Prompt)> {
     if args.raw {
         let prompt = pictures::prompt(shown, text);

@@ -160,8 +160,10 @@ fn choose(args: &ServeArgs, source: &Source, load: &mut LoadOptions) -> Result<(
     if can(Feature::PrefixCache) && load.prefix_cache.is_none() {
         load.prefix_cache = Some(prefix_cache(args, load, info.weight_bytes)?);
     }
-    let takes_files =
-        can(Feature::Images) || args.image_model.is_some() || !args.transcription_model.is_empty();
+    let takes_files = can(Feature::Images)
+        || can(Feature::Audio)
+        || args.image_model.is_some()
+        || !args.transcription_model.is_empty();
     Ok((info, if takes_files { BODY_WITH_FILES } else { BODY }))
 }
 

@@ -1,5 +1,5 @@
-//! How a row sees its pictures: their vectors, computed once, and what a chunk of its prompt sees
-//! of them.
+//! How a row sees its pictures and hears its sounds: their vectors, computed once, and what a chunk
+//! of its prompt sees of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,16 +9,22 @@ use mlx_ffi::{Array, Indices, Result, memory, on_cpu, ops};
 
 use super::served::Served;
 use crate::cache::Caches;
-use crate::layers::{Decoder, Look, Pass, Seen};
-use crate::sight::Scene;
+use crate::layers::{Decoder, Listening, Look, Pass, Seen};
+use crate::sight::{Input, Scene, Shown};
 
-/// A row's pictures while they are computed.
+/// A row's pictures and sounds while they are computed.
 pub(super) struct Eyes {
     scene: Arc<Scene>,
-    /// Each picture's vectors, `[1 + deep, n, hidden_size]`, once they are computed.
+    /// The vectors of each, `[1 + deep, n, hidden_size]`, once they are computed.
     features: Vec<Option<Array>>,
-    /// The picture that is being computed.
-    look: Option<(usize, Look)>,
+    /// The one that is being computed.
+    look: Option<(usize, Taken)>,
+}
+
+/// A picture or a sound on its way through its tower.
+enum Taken {
+    Picture(Look),
+    Sound(Listening),
 }
 
 impl Eyes {
@@ -28,12 +34,12 @@ impl Eyes {
         Eyes { scene, features, look: None }
     }
 
-    /// The pictures of the prompt, with their positions.
+    /// The pictures and sounds of the prompt, with their positions.
     pub fn scene(&self) -> &Scene {
         &self.scene
     }
 
-    /// The first picture of a chunk whose vectors are missing.
+    /// The first one of a chunk whose vectors are missing.
     fn missing(&self, chunk: &Range<usize>) -> Option<usize> {
         let is_here = |runs: &[Range<usize>]| {
             runs.iter().any(|run| run.start < chunk.end && chunk.start < run.end)
@@ -53,7 +59,6 @@ impl Eyes {
         served: &Served,
         quantum: Duration,
     ) -> Result<bool> {
-        let Some(tower) = &served.model.tower else { return Ok(true) };
         let started = Instant::now();
         while let Some(at) = self.missing(chunk) {
             let prepared = &self.scene.shown[at].prepared;
@@ -63,10 +68,10 @@ impl Eyes {
             }
             let look = match self.look.take() {
                 Some((of, look)) if of == at => look,
-                _ => tower.begin(&prepared.patches)?,
+                _ => served.begin(&prepared.input)?,
             };
             let (_, look) = self.look.insert((at, look));
-            if let Some(features) = tower.advance(look)? {
+            if let Some(features) = served.advance(look)? {
                 served.features.keep(prepared.digest, features.share()?);
                 self.features[at] = Some(features);
                 self.look = None;
@@ -105,7 +110,7 @@ impl Eyes {
                 }
                 let known = known
                     .as_ref()
-                    .ok_or_else(|| mlx_ffi::Error::new("a picture was not looked at"))?;
+                    .ok_or_else(|| mlx_ffi::Error::new("a picture or a sound was not taken in"))?;
                 let from = (of_run + here.start - run.start) as i32;
                 let own = ops::slice_axis(known, 1, from, from + here.len() as i32)?;
                 let columns = here.start - chunk.start..here.end - chunk.start;
@@ -124,19 +129,53 @@ impl Eyes {
 }
 
 impl Served {
-    /// Bytes that a prompt's pictures take beside what its ids do: what the tower holds of the
-    /// largest, the vectors of all, and what a chunk takes that is longer than others because it
-    /// holds a whole picture.
+    /// A picture or a sound before the first block of its tower.
+    fn begin(&self, input: &Input) -> Result<Taken> {
+        let none = || mlx_ffi::Error::new("the model has no tower for what is shown");
+        match input {
+            Input::Patches(patches) => {
+                let tower = self.model.tower.as_ref().ok_or_else(none)?;
+                tower.begin(patches).map(Taken::Picture)
+            }
+            Input::Frames(frames) => {
+                let ears = self.model.ears.as_ref().ok_or_else(none)?;
+                ears.begin(frames).map(Taken::Sound)
+            }
+        }
+    }
+
+    /// Takes it through its next block; at the end, its vectors.
+    fn advance(&self, taken: &mut Taken) -> Result<Option<Array>> {
+        match (taken, &self.model.tower, &self.model.ears) {
+            (Taken::Picture(look), Some(tower), _) => tower.advance(look),
+            (Taken::Sound(listening), _, Some(ears)) => ears.advance(listening),
+            _ => Ok(None),
+        }
+    }
+
+    /// Bytes that a prompt's pictures and sounds take beside what its ids do: what a tower holds of
+    /// the largest, the vectors of all, and what a chunk takes that is longer than others because
+    /// it holds a whole picture.
     pub fn sight_bytes(&self, scene: Option<&Scene>) -> u64 {
-        let (Some(scene), Some(tower)) = (scene, &self.model.tower) else { return 0 };
-        let dtype_size = self.model.embed_tokens.dtype().size() as u64;
-        let of = |shown: &crate::sight::Shown| {
-            let patches = shown.patches();
-            4 * patches.values.len() as u64 + tower.bytes(patches.count() as u64, dtype_size)
+        let Some(scene) = scene else { return 0 };
+        let model = &self.model;
+        let dtype_size = model.embed_tokens.dtype().size() as u64;
+        let of = |shown: &Shown| {
+            let input = &shown.prepared.input;
+            let held = match (input, &model.tower, &model.ears) {
+                (Input::Patches(patches), Some(tower), _) => {
+                    tower.bytes(patches.count() as u64, dtype_size)
+                }
+                (Input::Frames(frames), _, Some(ears)) => {
+                    ears.bytes(frames.count as u64, dtype_size)
+                }
+                _ => 0,
+            };
+            4 * input.values().len() as u64 + held
         };
         let largest = scene.shown.iter().map(of).max().unwrap_or(0);
-        let vectors: usize = scene.shown.iter().map(crate::sight::Shown::vectors).sum();
-        let deep = tower.deepstack.len() as u64;
+        let vectors: usize = scene.shown.iter().map(Shown::vectors).sum();
+        let deep = model.tower.as_ref().map_or(0, |tower| tower.deepstack.len() as u64);
         let vector = self.model.hidden_size as u64 * dtype_size;
         let kept = vectors as u64 * vector * (1 + deep);
         // What is added behind layers is as long as a chunk.

@@ -1,11 +1,11 @@
-//! The vectors of the pictures that were seen last.
+//! The vectors of the pictures and sounds that were seen and heard last.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use mlx_ffi::{Array, Result};
 
-/// The vectors of the pictures that were seen last.
+/// The vectors of the pictures and sounds that were seen and heard last.
 pub(super) struct Features {
     kept: RefCell<VecDeque<([u8; 32], Array)>>,
 }
@@ -19,7 +19,7 @@ impl Features {
         Features { kept: RefCell::default() }
     }
 
-    /// A picture's vectors, by the digest of its bytes.
+    /// The vectors of a picture or a sound, by its digest.
     ///
     /// # Errors
     /// Those of MLX.
@@ -32,7 +32,7 @@ impl Features {
         shared
     }
 
-    /// Keeps a picture's vectors; those that were not seen for the longest time go.
+    /// Keeps the vectors of one; those that were not seen for the longest time go.
     pub fn keep(&self, digest: [u8; 32], features: Array) {
         let mut kept = self.kept.borrow_mut();
         kept.push_back((digest, features));

@@ -236,7 +236,7 @@ impl Budget {
     pub fn refusal(&self, wanted: Wanted, available: u64) -> Error {
         let (Wanted { prompt, report, sight, .. }, (least, _)) = (wanted, wanted.tokens());
         let told = if report > 0 { " and its log probabilities" } else { "" };
-        let seen = if sight > 0 { " and its pictures" } else { "" };
+        let seen = if sight > 0 { " and its pictures and sounds" } else { "" };
         Error::Memory {
             what: format!("a prompt of {prompt} tokens with {least} new ones{told}{seen}"),
             needed: self.alone(wanted, least),

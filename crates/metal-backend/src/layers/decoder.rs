@@ -6,8 +6,8 @@ use mlx_ffi::{Array, Dtype, Indices, Result, eval_all, ops};
 
 use super::block::Stream;
 use super::{
-    Block, Drafter, Embedding, Fusion, LayerInputs, Linear, Mixer, Pace, Pass, Positions, RmsNorm,
-    Seen, Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
+    Block, Drafter, Ears, Embedding, Fusion, LayerInputs, Linear, Mixer, Pace, Pass, Positions,
+    RmsNorm, Seen, Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
 };
 use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
@@ -59,6 +59,8 @@ pub(crate) struct Decoder {
     pub original_context: Option<i32>,
     /// The encoder of pictures, if the model sees them.
     pub tower: Option<Tower>,
+    /// The encoder of sounds, if the model hears them.
+    pub ears: Option<Ears>,
     /// Whoever drafts the ids that it verifies, of whose states the caches hold as many positions.
     pub drafter: Option<Drafter>,
     /// Whose kernels compute it.
@@ -103,6 +105,10 @@ impl Decoder {
         let inputs =
             self.layer_inputs.as_ref().map(|inputs| inputs.forward(ids, &h)).transpose()?;
         let behind = seen.behind_layers(&h)?;
+        let h = match &self.streams {
+            None => h,
+            Some(streams) => streams.begin(&h)?,
+        };
         let positions = Positions::after(caches).seeing(seen);
         let pass = Pass::new(h, positions).with_layer_inputs(inputs).with_behind_layers(behind);
         Ok(pass.with_ids(self.ids_for_drafts(ids)?))

@@ -11,6 +11,7 @@ mod delta_net;
 mod delta_projections;
 mod dense_and_moe;
 mod drafter;
+mod ears;
 mod embedding;
 mod encoder;
 mod ending;
@@ -78,6 +79,10 @@ pub(crate) use delta_projections::{
 };
 pub(crate) use dense_and_moe::DenseAndMoe;
 pub(crate) use drafter::Drafter;
+pub(crate) use ears::{
+    EarAttention, EarBlock, EarConvolution, EarEntry, EarExit, EarNetwork, EarNorm, EarPadding,
+    EarWindow, Ears, LightConvolution, Listening, RelativePositions,
+};
 pub(crate) use embedding::Embedding;
 pub(crate) use encoder::{Encoder, EncoderBlock};
 pub(crate) use ending::{Ending, LayerInput, LayerScale};

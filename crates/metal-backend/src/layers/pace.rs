@@ -7,7 +7,7 @@
 use mlx_ffi::{Array, Result, async_eval, eval_all};
 
 /// Layers one after the other: while the device computes one, the next is prepared.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Pace {
     before: Vec<Array>,
 }

@@ -3,7 +3,7 @@
 use inference_core::{Capabilities, Error, Feature, ModelInfo, Result};
 
 use super::honoured::{capabilities, refused_by_ranks};
-use super::{BLIND, MlxModel, Text, model_type};
+use super::{BLIND, DEAF, MlxModel, Text, model_type};
 use crate::load::{self, Description, EngineOptions, SamplingDefaults};
 use crate::weights::Checkpoint;
 
@@ -27,8 +27,8 @@ impl MlxModel {
         options.drafting.iter().try_for_each(|drafting| text.check_drafting(&drafting.files))?;
         SamplingDefaults::read(&options.files)?;
         let description = read_headers(options)?;
-        let sight = text.sight(&description, &options.config, &options.files);
-        Ok(text.complete(description, options.kernels, sight.as_ref().map_err(Clone::clone)))
+        let shown = text.shown(&description, &options.config, &options.files);
+        Ok(text.complete(description, options.kernels, &shown))
     }
 
     /// Describes a model by its config and the headers of its weights, without its texts.
@@ -38,8 +38,9 @@ impl MlxModel {
     pub fn outline(options: &EngineOptions) -> Result<(ModelInfo, Capabilities)> {
         capabilities(options.kernels, &refused_by_ranks(&options.load))
             .check_load(&options.load)?;
-        let Description { info, mut refused, sees, .. } = read_headers(options)?;
+        let Description { info, mut refused, sees, hears, .. } = read_headers(options)?;
         refused.extend((!sees).then(|| (Feature::Images, BLIND.to_owned())));
+        refused.extend((!hears).then(|| (Feature::Audio, DEAF.to_owned())));
         Ok((info, capabilities(options.kernels, &refused)))
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn refused_by_ranks(options: &LoadOptions) -> Vec<(Feature, String)> 
     [
         (Feature::InspectAttention, alone),
         (Feature::Images, "a tower of pictures is not split between ranks"),
+        (Feature::Audio, "a tower of sounds is not split between ranks"),
         (Feature::DraftModel, "ranks do not agree on drafts; load the model without ranks"),
         (Feature::DraftTokens, "ranks do not agree on drafts; load the model without ranks"),
         (

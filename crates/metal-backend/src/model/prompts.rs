@@ -1,10 +1,10 @@
-//! Prompts and conversations, laid out as ids, with their pictures between them.
+//! Prompts and conversations, laid out as ids, with their pictures and sounds between them.
 
 use std::sync::Arc;
 
 use inference_core::{
-    ChatOptions, EncodedPicture, Error, Feature, Message, PlacedPicture, Prompt, PromptPart,
-    RenderedPrompt, Result, Value,
+    ChatOptions, EncodedPicture, EncodedSound, Error, Feature, Message, PlacedPicture, PlacedSound,
+    Prompt, PromptPart, RenderedPrompt, Result, Value,
 };
 use inference_text::json::{fields, message, try_from_value};
 use inference_text::{AddSpecial, ChatInput, LocalTime, Tokenizer};
@@ -12,9 +12,10 @@ use serde_json::Value as Json;
 
 use super::MlxModel;
 use super::laid::Laid;
-use crate::sight::{Prepared, Sight};
+use crate::hearing::Hearing;
+use crate::sight::{Prepared, Scene, Sight};
 
-/// Ids of a prompt with the pictures that were prepared, each with its place.
+/// The pictures and sounds that were prepared, each with its place among the ids of a prompt.
 type Placed = Vec<(Arc<Prepared>, usize)>;
 
 impl MlxModel {
@@ -27,38 +28,54 @@ impl MlxModel {
         Ok(&self.text.tokenizer)
     }
 
-    /// How pictures are seen.
+    /// How pictures are seen and sounds heard, where a prompt has these.
     ///
     /// # Errors
-    /// A model that does not see.
-    fn seeing(&self) -> Result<&Sight> {
-        self.capabilities.require(Feature::Images)?;
-        let reason = "the model has no vision tower";
-        self.sight.as_ref().ok_or_else(|| Error::Unsupported {
-            what: Feature::Images.as_str().into(),
+    /// A model that does not see or hear; too many, empty or too large ones, by their names.
+    fn senses<'a>(
+        &self,
+        pictures: impl IntoIterator<Item = &'a EncodedPicture>,
+        sounds: impl IntoIterator<Item = &'a EncodedSound>,
+    ) -> Result<Senses<'_>> {
+        let missing = |feature: Feature, reason: &str| Error::Unsupported {
+            what: feature.as_str().into(),
             reason: reason.into(),
-        })
+        };
+        let (mut senses, mut pictures) = (Senses::default(), pictures.into_iter().peekable());
+        if pictures.peek().is_some() {
+            self.capabilities.require(Feature::Images)?;
+            let sight = self.shown.sight.as_ref();
+            let sight = sight.map_err(|reason| missing(Feature::Images, reason))?;
+            sight.limits().check(pictures)?;
+            senses.sight = Some(sight);
+        }
+        let mut sounds = sounds.into_iter().peekable();
+        if sounds.peek().is_some() {
+            self.capabilities.require(Feature::Audio)?;
+            let hearing = self.shown.hearing.as_ref();
+            let hearing = hearing.map_err(|reason| missing(Feature::Audio, reason))?;
+            hearing.limits().check(sounds)?;
+            senses.hearing = Some(hearing);
+        }
+        Ok(senses)
     }
 
-    /// A prompt as ids and pictures.
+    /// A prompt as ids, pictures and sounds.
     pub(super) fn laid_out(&self, prompt: &Prompt) -> Result<Laid> {
         let parts = match prompt {
             Prompt::Text(text) => {
                 let ids = self.tokenizer()?.encode(text, AddSpecial::Prompt);
-                return Ok(Laid { ids: ids.map_err(Error::from)?, scene: None, image: 0 });
+                return Ok(Laid { ids: ids.map_err(Error::from)?, scene: None });
             }
-            Prompt::Ids(ids) => return Ok(Laid { ids: ids.clone(), scene: None, image: 0 }),
+            Prompt::Ids(ids) => return Ok(Laid { ids: ids.clone(), scene: None }),
             Prompt::Parts(parts) => parts,
         };
         self.engine.check_open()?;
-        let mut pictures = prompt.pictures().peekable();
-        let sight = pictures.peek().is_some().then(|| self.seeing()).transpose()?;
-        if let Some(sight) = sight {
-            sight.limits().check(pictures)?;
-        }
-        let around = sight.map_or("", |sight| sight.marks().around);
-        let is_picture = |at: Option<usize>| {
-            matches!(at.and_then(|at| parts.get(at)), Some(PromptPart::Picture(_)))
+        let senses = self.senses(prompt.pictures(), prompt.sounds())?;
+        let around = |at: Option<usize>| match at.and_then(|at| parts.get(at)) {
+            Some(PromptPart::Picture(_)) => senses.sight.map_or("", |sight| sight.marks().around),
+            Some(PromptPart::Sound(_)) => senses.hearing.map_or("", |one| one.marks().around),
+            _ => "",
         };
         let (mut ids, mut placed, mut text) = (Vec::new(), Placed::new(), String::new());
         let has_own_beginning = matches!(parts.first(), Some(PromptPart::Ids(_)));
@@ -73,62 +90,61 @@ impl MlxModel {
             Ok(())
         };
         for (at, part) in parts.iter().enumerate() {
-            match (part, sight) {
-                (PromptPart::Text(part), _) => {
-                    if is_picture(at.checked_sub(1)) {
-                        text.push_str(around);
-                    }
+            let prepared = match part {
+                PromptPart::Text(part) => {
+                    text.push_str(around(at.checked_sub(1)));
                     text.push_str(part);
-                    if is_picture(Some(at + 1)) {
-                        text.push_str(around);
-                    }
+                    text.push_str(around(Some(at + 1)));
+                    continue;
                 }
-                (PromptPart::Ids(part), _) => {
+                PromptPart::Ids(part) => {
                     write(&mut text, &mut ids)?;
                     ids.extend(part);
+                    continue;
                 }
-                (PromptPart::Picture(picture), Some(sight)) => {
-                    write(&mut text, &mut ids)?;
-                    let prepared = sight.prepare(picture)?;
-                    placed.push((Arc::clone(&prepared), ids.len()));
-                    ids.extend(&prepared.ids);
-                }
-                (PromptPart::Picture(_), None) => self.seeing().map(|_| ())?,
+                PromptPart::Picture(picture) => senses.sight.map(|sight| sight.prepare(picture)),
+                PromptPart::Sound(sound) => senses.hearing.map(|hearing| hearing.prepare(sound)),
+            };
+            write(&mut text, &mut ids)?;
+            if let Some(prepared) = prepared.transpose()? {
+                placed.push((Arc::clone(&prepared), ids.len()));
+                ids.extend(&prepared.ids);
             }
         }
         write(&mut text, &mut ids)?;
-        let Some(sight) = sight else { return Ok(Laid { ids, scene: None, image: 0 }) };
-        let scene = sight.scene(&placed, ids.len());
-        // Samplers and reports look ids up: one that is beyond the vocabulary is nowhere.
-        for run in scene.shown.iter().flat_map(|one| &one.runs) {
-            let known = (sight.marks().image as usize) < self.info.vocab_size;
-            ids[run.clone()].fill(if known { sight.marks().image } else { scene.filler });
+        if placed.is_empty() {
+            return Ok(Laid { ids, scene: None });
         }
-        Ok(Laid { ids, scene: Some(Arc::new(scene)), image: sight.marks().image })
+        let scene = senses.scene(&placed, ids.len());
+        // Samplers and reports look ids up: one that is beyond the vocabulary is nowhere.
+        for one in &scene.shown {
+            let own = one.prepared.own;
+            let known = (own as usize) < self.info.vocab_size;
+            for run in one.runs.iter().filter(|_| !known) {
+                ids[run.clone()].fill(scene.filler);
+            }
+        }
+        Ok(Laid { ids, scene: Some(Arc::new(scene)) })
     }
 
-    /// A conversation as the template renders it, with its pictures in their places.
+    /// A conversation as the template renders it, with its pictures and sounds in their places.
     pub(super) fn rendered(
         &self,
         messages: &[Message],
         chat: &ChatOptions,
     ) -> Result<RenderedPrompt> {
-        let mut pictures = Vec::new();
-        let messages: Vec<Json> = messages
-            .iter()
-            .map(|one| message(&without_pictures(one, &mut pictures)?))
-            .collect::<Result<_>>()?;
-        let sight = (!pictures.is_empty()).then(|| self.seeing()).transpose()?;
-        if let Some(sight) = sight {
-            sight.limits().check(&pictures)?;
-        }
+        let mut shown = Shown::default();
+        let messages: Vec<Json> =
+            messages.iter().map(|one| message(&shown.taken_out_of(one)?)).collect::<Result<_>>()?;
+        let senses = self.senses(&shown.pictures, &shown.sounds)?;
         let tools: Vec<Json> = chat.tools.iter().map(try_from_value).collect::<Result<_>>()?;
         let kwargs = fields(&chat.template_kwargs)?;
-        let around = sight.map(Sight::marks).filter(|marks| !marks.around.is_empty());
-        let replaced = around.map(|marks| {
-            let (mark, around) = (marks.written.0.as_str(), marks.around);
-            (mark, format!("{around}{mark}{around}"))
-        });
+        let of_sight = senses.sight.map(|sight| (&sight.marks().written.0, sight.marks().around));
+        let of_hearing = senses.hearing.map(|one| (&one.marks().written.0, one.marks().around));
+        // A family that sees and hears writes nothing around either.
+        let around = of_sight.into_iter().chain(of_hearing).find(|(_, around)| !around.is_empty());
+        let replaced =
+            around.map(|(mark, around)| (mark.as_str(), format!("{around}{mark}{around}")));
         let input = ChatInput {
             messages: &messages,
             tools: (!tools.is_empty()).then_some(tools.as_slice()),
@@ -141,78 +157,117 @@ impl MlxModel {
         };
         let rendered = self.text.chat.render_and_encode(&input).map_err(Error::from)?;
         let (text, ids) = (rendered.text, rendered.ids);
-        match sight {
-            None => Ok(RenderedPrompt { text, ids, pictures: Vec::new() }),
-            Some(sight) => with_pictures(text, &ids, pictures, sight),
-        }
+        senses.placed(text, &ids, shown)
     }
 }
 
-/// The prompt with the ids of pictures in the place of what the template wrote for them.
-fn with_pictures(
-    text: String,
-    ids: &[u32],
+/// How the pictures and sounds of one prompt are taken in.
+#[derive(Default)]
+struct Senses<'a> {
+    sight: Option<&'a Sight>,
+    hearing: Option<&'a Hearing>,
+}
+
+/// The pictures and sounds of a conversation.
+#[derive(Default)]
+struct Shown {
     pictures: Vec<EncodedPicture>,
-    sight: &Sight,
-) -> Result<RenderedPrompt> {
-    let marks = sight.marks();
-    let (_, mark) = marks.written;
-    let written = ids.iter().filter(|id| **id == mark).count();
-    if written != pictures.len() {
-        return Err(Error::Prompt(format!(
-            "the chat template writes {written} pictures, the messages have {}",
-            pictures.len()
-        )));
-    }
-    let mut pictures = pictures.into_iter();
-    let mut prompt = RenderedPrompt { text, ..RenderedPrompt::default() };
-    let mut at = 0;
-    while let Some(id) = ids.get(at) {
-        at += 1;
-        let picture = if *id == mark { pictures.next() } else { None };
-        let Some(picture) = picture else {
-            prompt.ids.push(*id);
-            continue;
-        };
-        if marks.writes_all {
-            // What begins and ends a picture is part of its own ids.
-            let begins = prompt.ids.pop();
-            if begins != marks.begin || ids.get(at) != Some(&marks.end) {
-                return Err(Error::Prompt(
-                    "the chat template does not write the marks around a picture".into(),
-                ));
-            }
-            at += 1;
-        }
-        let prepared = sight.prepare(&picture)?;
-        let places = prompt.ids.len()..prompt.ids.len() + prepared.ids.len();
-        prompt.ids.extend(&prepared.ids);
-        prompt.pictures.push(PlacedPicture { picture, places });
-    }
-    Ok(prompt)
+    sounds: Vec<EncodedSound>,
 }
 
-/// The message with a mark in the place of each picture, which is added to `pictures`. A template
-/// may pass over what is no text, which would ignore it silently.
-fn without_pictures(message: &Message, pictures: &mut Vec<EncodedPicture>) -> Result<Message> {
-    let Value::Array(parts) = &message.content else { return Ok(message.clone()) };
-    let part = |part: &Value| {
-        if let Some(picture) = EncodedPicture::of_part(part) {
-            pictures.push(picture.clone());
-            return Ok(Value::Object(vec![("type".to_owned(), "image".into())]));
+impl Senses<'_> {
+    /// What is placed in a prompt of so many ids.
+    fn scene(&self, placed: &Placed, ids: usize) -> Scene {
+        let of_hearing = || self.hearing.map_or(0, Hearing::filler);
+        let filler = self.sight.map_or_else(of_hearing, Sight::filler);
+        Scene::new(placed, ids, self.sight.is_some_and(Sight::has_places), filler)
+    }
+
+    /// The prompt with the ids of what is shown in the place of what the template wrote for it.
+    fn placed(&self, text: String, ids: &[u32], shown: Shown) -> Result<RenderedPrompt> {
+        let marks = self.sight.map(Sight::marks);
+        let picture_mark = marks.map(|marks| marks.written.1);
+        let sound_mark = self.hearing.map(|hearing| hearing.marks().written.1);
+        let Shown { pictures, sounds } = shown;
+        for (mark, kind, count) in
+            [(picture_mark, "pictures", pictures.len()), (sound_mark, "sounds", sounds.len())]
+        {
+            let written = ids.iter().filter(|id| Some(**id) == mark).count();
+            if mark.is_some() && written != count {
+                return Err(Error::Prompt(format!(
+                    "the chat template writes {written} {kind}, the messages have {count}"
+                )));
+            }
         }
-        match part.get("type").and_then(Value::as_str) {
-            None | Some("text") => Ok(part.clone()),
-            Some(kind @ ("image" | "image_url")) => Err(Error::Unsupported {
-                what: Feature::Images.as_str().into(),
-                reason: format!("a content part `{kind}` has no picture's bytes"),
-            }),
-            Some(other) => Err(Error::Unsupported {
-                what: format!("content part {other}"),
-                reason: "this backend reads text and pictures".into(),
-            }),
+        let (mut pictures, mut sounds) = (pictures.into_iter(), sounds.into_iter());
+        let mut prompt = RenderedPrompt { text, ..RenderedPrompt::default() };
+        let mut at = 0;
+        while let Some(id) = ids.get(at) {
+            at += 1;
+            let sound = if Some(*id) == sound_mark { sounds.next() } else { None };
+            if let (Some(sound), Some(hearing)) = (sound, self.hearing) {
+                let prepared = hearing.prepare(&sound)?;
+                let places = prompt.ids.len()..prompt.ids.len() + prepared.ids.len();
+                prompt.ids.extend(&prepared.ids);
+                prompt.sounds.push(PlacedSound { sound, places });
+                continue;
+            }
+            let picture = if Some(*id) == picture_mark { pictures.next() } else { None };
+            let (Some(picture), Some(sight), Some(marks)) = (picture, self.sight, marks) else {
+                prompt.ids.push(*id);
+                continue;
+            };
+            if marks.writes_all {
+                // What begins and ends a picture is part of its own ids.
+                let begins = prompt.ids.pop();
+                if begins != marks.begin || ids.get(at) != Some(&marks.end) {
+                    return Err(Error::Prompt(
+                        "the chat template does not write the marks around a picture".into(),
+                    ));
+                }
+                at += 1;
+            }
+            let prepared = sight.prepare(&picture)?;
+            let places = prompt.ids.len()..prompt.ids.len() + prepared.ids.len();
+            prompt.ids.extend(&prepared.ids);
+            prompt.pictures.push(PlacedPicture { picture, places });
         }
-    };
-    let parts = parts.iter().map(part).collect::<Result<_>>()?;
-    Ok(Message { content: Value::Array(parts), ..message.clone() })
+        Ok(prompt)
+    }
+}
+
+impl Shown {
+    /// The message with a mark in the place of each picture and sound, which are added here. A
+    /// template may pass over what is no text, which would ignore it silently.
+    fn taken_out_of(&mut self, message: &Message) -> Result<Message> {
+        let Value::Array(parts) = &message.content else { return Ok(message.clone()) };
+        let mark = |kind: &str| Value::Object(vec![("type".to_owned(), kind.into())]);
+        let part = |part: &Value| {
+            if let Some(picture) = EncodedPicture::of_part(part) {
+                self.pictures.push(picture.clone());
+                return Ok(mark("image"));
+            }
+            if let Some(sound) = EncodedSound::of_part(part) {
+                self.sounds.push(sound.clone());
+                return Ok(mark("audio"));
+            }
+            match part.get("type").and_then(Value::as_str) {
+                None | Some("text") => Ok(part.clone()),
+                Some(kind @ ("image" | "image_url")) => Err(Error::Unsupported {
+                    what: Feature::Images.as_str().into(),
+                    reason: format!("a content part `{kind}` has no picture's bytes"),
+                }),
+                Some(kind @ ("audio" | "input_audio" | "audio_url")) => Err(Error::Unsupported {
+                    what: Feature::Audio.as_str().into(),
+                    reason: format!("a content part `{kind}` has no sound's bytes"),
+                }),
+                Some(other) => Err(Error::Unsupported {
+                    what: format!("content part {other}"),
+                    reason: "this backend reads text, pictures and sounds".into(),
+                }),
+            }
+        };
+        let parts = parts.iter().map(part).collect::<Result<_>>()?;
+        Ok(Message { content: Value::Array(parts), ..message.clone() })
+    }
 }

@@ -7,15 +7,15 @@ use crate::error::{Error, Result};
 use crate::kernels::Activation;
 use crate::layers::{AltUp, Decoder, Laurel, LayerInput, Residual, Streams};
 use crate::shape::{
-    AttentionParts, Language, NormSpan, Shape, Values, activation, sharing, windows,
+    AttentionParts, Language, NormSpan, Shape, Values, activation, gemma3n_ears, sharing, windows,
 };
 use crate::weights::Weights;
 
-/// Builds the language model of `Gemma3nForConditionalGeneration`; what sees and hears is left
-/// aside.
+/// Builds `Gemma3nForConditionalGeneration`; what sees is left aside.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
+    let ears = gemma3n_ears(config, w, Language::width(config)?)?;
     let Language { config, head, model } = Language::of_speech(config, w)?;
-    build(&config, &head, &model)
+    Ok(Decoder { ears, ..build(&config, &head, &model)? })
 }
 
 /// Builds `Gemma3nForCausalLM`, the language model by itself.

@@ -10,15 +10,16 @@ use crate::layers::{
 };
 use crate::shape::{
     AttentionParts, ExpertNames, Experts, Language, NormSpan, Shape, Values, activation,
-    gemma4_tower, sharing, windows,
+    gemma4_ears, gemma4_tower, sharing, windows,
 };
 use crate::weights::Weights;
 
-/// Builds `Gemma4ForConditionalGeneration`; what hears is left aside.
+/// Builds `Gemma4ForConditionalGeneration`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
-    let tower = gemma4_tower(config, w, Language::width(config)?)?;
+    let width = Language::width(config)?;
+    let (tower, ears) = (gemma4_tower(config, w, width)?, gemma4_ears(config, w, width)?);
     let Language { config, head, model } = Language::of_speech(config, w)?;
-    Ok(Decoder { tower, ..build(&config, &head, &model)? })
+    Ok(Decoder { tower, ears, ..build(&config, &head, &model)? })
 }
 
 /// Builds the language model of `Gemma4UnifiedForConditionalGeneration`; what sees and hears

@@ -93,6 +93,7 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<(TextEncoder, Option<
         max_position_embeddings: config.opt_size("max_position_embeddings")?,
         original_context: None,
         tower: None,
+        ears: None,
         drafter: None,
         kernels: w.kernels(),
     };

@@ -1,26 +1,23 @@
-//! The pictures of one prompt, and where they lie in it.
+//! The pictures and sounds of one prompt, and where they lie in it.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::patches::Patches;
 use super::prepared::Prepared;
 
-/// The pictures of one prompt.
+/// The pictures and sounds of one prompt.
 #[derive(PartialEq)]
 pub(crate) struct Scene {
     pub shown: Vec<Shown>,
     /// Of each id of the prompt, the positions that rotations take: by time, row and column.
     positions: Option<Vec<[i32; 3]>>,
-    /// The positions of a picture see each other, so that all of them must be computed at once.
-    sees_whole: bool,
-    /// The id whose vector stands for a picture where only ids count.
+    /// The id whose vector stands for what is shown where only ids count.
     pub filler: u32,
 }
 
-/// A picture of a prompt.
+/// A picture or a sound of a prompt.
 #[derive(PartialEq)]
 pub(crate) struct Shown {
     pub prepared: Arc<Prepared>,
@@ -31,11 +28,15 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// A picture whose own ids begin at `at`; those that are `image` stand for its vectors.
-    pub fn new(prepared: Arc<Prepared>, at: usize, image: u32) -> Shown {
+    /// One whose own ids begin at `at`.
+    pub fn new(prepared: Arc<Prepared>, at: usize) -> Shown {
+        let own = prepared.own;
         let places = at..at + prepared.ids.len();
         let mut runs: Vec<Range<usize>> = Vec::new();
-        for (index, _) in prepared.ids.iter().enumerate().filter(|(_, id)| **id == image) {
+        let last = prepared.ids.len().saturating_sub(1);
+        let is_vector =
+            |index: usize, id: u32| id == own || prepared.ends_with_vector && index == last;
+        for (index, _) in prepared.ids.iter().enumerate().filter(|(at, id)| is_vector(*at, **id)) {
             match runs.last_mut() {
                 Some(run) if run.end == at + index => run.end += 1,
                 _ => runs.push(at + index..at + index + 1),
@@ -44,9 +45,9 @@ impl Shown {
         Shown { prepared, places, runs }
     }
 
-    /// Its patches.
-    pub fn patches(&self) -> &Patches {
-        &self.prepared.patches
+    /// Its positions see each other, so that all of them must be computed at once.
+    fn sees_whole(&self) -> bool {
+        self.prepared.sees_whole
     }
 
     /// From the first position that it takes to behind the last one.
@@ -62,24 +63,29 @@ impl Shown {
 }
 
 impl Scene {
+    /// What lies at these places of a prompt of so many ids, whose positions may have rows and
+    /// columns.
     pub fn new(
-        shown: Vec<Shown>,
-        positions: Option<Vec<[i32; 3]>>,
-        sees_whole: bool,
+        placed: &[(Arc<Prepared>, usize)],
+        ids: usize,
+        has_places: bool,
         filler: u32,
     ) -> Scene {
-        Scene { shown, positions, sees_whole, filler }
+        let shown: Vec<Shown> =
+            placed.iter().map(|(prepared, at)| Shown::new(Arc::clone(prepared), *at)).collect();
+        let positions = has_places.then(|| positions(&shown, ids));
+        Scene { shown, positions, filler }
     }
 
-    /// The time of its pictures' preparation.
+    /// The time of its preparation.
     pub fn preparation(&self) -> Duration {
         self.shown.iter().map(|one| one.prepared.took).sum()
     }
 
     /// The end of a chunk that begins at `done` and should end at `end`.
     pub fn chunk_end(&self, done: usize, end: usize) -> usize {
-        let cut = self.shown.iter().map(Shown::span);
-        match cut.filter(|_| self.sees_whole).find(|span| span.start < end && end < span.end) {
+        let mut cut = self.shown.iter().filter(|one| one.sees_whole()).map(Shown::span);
+        match cut.find(|span| span.start < end && end < span.end) {
             Some(span) if span.start > done => span.start,
             Some(span) => span.end,
             None => end,
@@ -88,24 +94,24 @@ impl Scene {
 
     /// The most positions that must be computed at once.
     pub fn longest(&self) -> usize {
-        let spans = self.shown.iter().filter(|_| self.sees_whole).map(|one| one.span().len());
+        let spans = self.shown.iter().filter(|one| one.sees_whole()).map(|one| one.span().len());
         spans.max().unwrap_or(0)
     }
 
     /// The positions of the pictures that see each other, among those of a chunk.
     pub fn spans(&self, chunk: &Range<usize>) -> Vec<Range<i32>> {
         let within = |run: &Range<usize>| chunk.start <= run.start && run.end <= chunk.end;
-        let runs = self.shown.iter().filter(|_| self.sees_whole).flat_map(|one| &one.runs);
+        let runs = self.shown.iter().filter(|one| one.sees_whole()).flat_map(|one| &one.runs);
         let at = |index: usize| (index - chunk.start) as i32;
         runs.filter(|run| within(run)).map(|run| at(run.start)..at(run.end)).collect()
     }
 
-    /// Returns true when a prefix of so many ids ends inside of a picture.
+    /// Returns true when a prefix of so many ids ends inside of a picture or a sound.
     pub fn is_inside(&self, end: usize) -> bool {
         self.shown.iter().any(|one| one.places.start < end && end < one.places.end)
     }
 
-    /// By what a prompt that begins with `ids` is known: other pictures give others.
+    /// By what a prompt that begins with `ids` is known: other pictures and sounds give others.
     pub fn keys<'a>(&self, ids: &'a [u32]) -> Cow<'a, [u32]> {
         let mut keys = ids.to_vec();
         for one in &self.shown {
@@ -139,7 +145,7 @@ impl Scene {
 
 /// Of each id of a prompt, its positions by time, row and column: those of text go on one by one; a
 /// picture has one time, and its rows and columns begin there.
-pub(super) fn positions(shown: &[Shown], ids: usize) -> Vec<[i32; 3]> {
+fn positions(shown: &[Shown], ids: usize) -> Vec<[i32; 3]> {
     let (mut positions, mut next) = (Vec::with_capacity(ids), 0);
     let text = |positions: &mut Vec<[i32; 3]>, next: &mut i32, until: usize| {
         while positions.len() < until {

@@ -1,16 +1,16 @@
-//! The content of a message: text, or text and pictures in turn.
+//! The content of a message: text, or text, pictures and sounds in turn.
 
-use inference_core::{EncodedPicture, Value};
+use inference_core::{EncodedPicture, EncodedSound, Value};
 
 /// The separator between texts that become one.
 pub const BETWEEN: &str = "\n\n";
 
-/// Texts and pictures in their order.
+/// Texts, pictures and sounds in their order.
 #[derive(Debug)]
 pub struct Content {
     /// The separator between texts that become one.
     between: &'static str,
-    /// Texts, of which no two follow each other, and pictures.
+    /// Texts, of which no two follow each other, pictures and sounds.
     parts: Vec<Part>,
 }
 
@@ -18,6 +18,7 @@ pub struct Content {
 enum Part {
     Text(String),
     Picture(EncodedPicture),
+    Sound(EncodedSound),
 }
 
 impl Content {
@@ -44,12 +45,18 @@ impl Content {
         self.parts.push(Part::Picture(picture));
     }
 
+    /// Adds a sound.
+    pub fn sound(&mut self, sound: EncodedSound) {
+        self.parts.push(Part::Sound(sound));
+    }
+
     /// Adds what another one has.
     pub fn append(&mut self, other: Content) {
         for part in other.parts {
             match part {
                 Part::Text(text) => self.text(&text),
                 Part::Picture(picture) => self.picture(picture),
+                Part::Sound(sound) => self.sound(sound),
             }
         }
     }
@@ -60,10 +67,11 @@ impl Content {
         match value {
             Value::Array(parts) => {
                 for part in parts {
-                    match EncodedPicture::of_part(part) {
-                        Some(picture) => content.picture(picture.clone()),
-                        None => content
-                            .text(part.get("text").and_then(Value::as_str).unwrap_or_default()),
+                    let text = || part.get("text").and_then(Value::as_str).unwrap_or_default();
+                    match (EncodedPicture::of_part(part), EncodedSound::of_part(part)) {
+                        (Some(picture), _) => content.picture(picture.clone()),
+                        (_, Some(sound)) => content.sound(sound.clone()),
+                        _ => content.text(text()),
                     }
                 }
             }
@@ -77,16 +85,17 @@ impl Content {
         self.parts.iter().any(|part| matches!(part, Part::Picture(_)))
     }
 
-    /// Returns true when it has neither text nor pictures.
+    /// Returns true when it has neither text, nor pictures, nor sounds.
     pub fn is_empty(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty()))
     }
 
-    /// As messages have it: one text where there is no picture, for templates that take no list.
+    /// As messages have it: one text where there is nothing else, for templates that take no list.
     pub fn into_value(self) -> Value {
         let is_text = |part: &Part| matches!(part, Part::Text(_));
         let part = |part| match part {
             Part::Picture(picture) => picture.into_part(),
+            Part::Sound(sound) => sound.into_part(),
             Part::Text(text) => {
                 let fields = [("type", Value::from("text")), ("text", Value::String(text))];
                 Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).into())

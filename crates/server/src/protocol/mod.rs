@@ -21,6 +21,7 @@ pub mod pictures;
 pub mod request;
 pub mod respond;
 pub mod responses;
+pub mod sounds;
 pub mod thinking;
 mod timings;
 pub mod tools;

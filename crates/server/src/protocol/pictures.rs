@@ -11,6 +11,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use inference_core::{Capabilities, EncodedPicture, Feature, PictureLimits, Support, TextModel};
 use pictures::{Format, Header, Limits};
 
+use super::sounds::Sounds;
 use crate::error::{ApiError, Result};
 use crate::run::state::State;
 
@@ -41,6 +42,11 @@ impl<'a> Pictures<'a> {
     /// Pictures for `model`, a model of the server of `state`.
     pub fn of(state: &'a State, model: &'a dyn TextModel) -> Self {
         Pictures::new(model, state.config.local_media_path.as_ref())
+    }
+
+    /// Sounds for the same model.
+    pub fn sounds(&self) -> Sounds<'a> {
+        Sounds::new(self.model)
     }
 
     /// Checks that the model takes pictures; `path` is the part that has one.
@@ -201,7 +207,7 @@ pub fn of_data_url(field: &str, url: &str) -> Result<EncodedPicture> {
 }
 
 /// Base64 without the breaks of its lines, which many encoders write.
-fn without_breaks(data: &str) -> Cow<'_, str> {
+pub(super) fn without_breaks(data: &str) -> Cow<'_, str> {
     const BREAKS: [char; 2] = ['\r', '\n'];
     match data.contains(BREAKS) {
         true => Cow::Owned(data.replace(BREAKS, "")),
@@ -209,7 +215,7 @@ fn without_breaks(data: &str) -> Cow<'_, str> {
     }
 }
 
-fn bytes_in(field: &str, data: &str) -> Result<Vec<u8>> {
+pub(super) fn bytes_in(field: &str, data: &str) -> Result<Vec<u8>> {
     BASE64.decode(data).map_err(|error| ApiError::value(field, format!("not base64: {error}")))
 }
 

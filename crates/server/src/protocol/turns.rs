@@ -73,7 +73,7 @@ impl Called {
 #[derive(Debug)]
 pub struct Turn {
     role: Role,
-    /// Its texts and pictures.
+    /// Its texts, pictures and sounds.
     content: Content,
     /// Its thoughts.
     pub reasoning: String,

@@ -35,6 +35,7 @@ mod response_fields;
 mod responses;
 mod results;
 mod slow;
+mod sounds;
 mod speech;
 mod stored;
 mod tls;

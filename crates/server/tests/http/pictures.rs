@@ -165,7 +165,8 @@ fn what_is_no_picture_is_refused_and_the_part_is_named() {
 
 #[test]
 fn a_model_that_does_not_see_says_so() {
-    let fake = Fake { capabilities: all_but(&[Feature::Images]), ..Fake::default() };
+    let capabilities = all_but(&[Feature::Images, Feature::Audio]);
+    let fake = Fake { capabilities, ..Fake::default() };
     let server = TestServer::with(fake, |_| {});
     let (param, message) = refused(&server, image_url(&data_url(&png(1, 1))));
     assert_eq!(param, "messages[0].content[0].type");

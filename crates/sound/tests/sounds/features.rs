@@ -1,6 +1,6 @@
 //! Features against those of transformers, and their own laws.
 
-use sound::{Features, Mel, MelError};
+use sound::{Features, LogMel, Mel, MelError};
 
 use crate::{decoded, fixtures, tone};
 
@@ -92,4 +92,54 @@ fn wrong_values_and_short_sounds_are_refused() {
     let short = Mel::default().features(&[0.0; 200]);
     assert_eq!(short, Err(MelError::TooShort { samples: 200, least: 201 }));
     assert!(Mel::default().features(&[0.0; 201]).is_ok());
+}
+
+/// Most that a logarithm may differ: the reference computes in f32, too.
+const LOGARITHM: f32 = 1e-4;
+
+#[test]
+fn features_of_gemma_are_those_of_transformers() {
+    let bins = answer("gemma4_other_bins.f32");
+    let other = LogMel {
+        features: 80,
+        frame: 400,
+        frequencies: [60, 7_000],
+        preemphasis: 0.9,
+        normalize: [Some(bins[..80].to_vec()), Some(bins[80..].to_vec())],
+        ..LogMel::default()
+    };
+    for (name, way, samples) in [
+        ("gemma4", LogMel::default(), 8_000),
+        ("gemma4_odd", LogMel::default(), 1_999),
+        ("gemma4_other", other, 3_000),
+        ("gemma3n", LogMel::gemma3n(), 8_000),
+        ("gemma3n_odd", LogMel::gemma3n(), 1_999),
+    ] {
+        let frames = way.frames(&sound()[..samples]).expect("the sound is long enough");
+        let answer = answer(&format!("{name}.f32"));
+        assert_eq!(frames.values.len(), answer.len(), "{name}");
+        assert_eq!(frames.count, way.count(samples));
+        let pairs = frames.values.iter().zip(&answer);
+        let away = pairs.map(|(ours, theirs)| (ours - theirs).abs()).fold(0.0, f32::max);
+        println!("{name}: {away:.1e}");
+        assert!(away < LOGARITHM, "{name} differs by {away}");
+    }
+}
+
+#[test]
+fn ways_that_make_no_features_of_gemma_are_named() {
+    let refused = |way: LogMel, samples: usize| {
+        way.frames(&vec![0.0; samples]).expect_err("it makes none").to_string()
+    };
+    assert!(
+        refused(LogMel::default(), 160).contains("has 160 samples, and features need at least 161")
+    );
+    assert_eq!(LogMel::default().count(161), 1);
+    let frequencies = [8_000, 60];
+    let way = LogMel { frequencies, ..LogMel::default() };
+    assert!(refused(way, 8_000).contains("`min_frequency` is 8000 and `max_frequency` 60"));
+    let way = LogMel { frame: 1_000, ..LogMel::default() };
+    assert!(refused(way, 8_000).contains("`frame_length` is 1000, expected 2 to `fft_length`"));
+    let way = LogMel { normalize: [None, Some(vec![1.0])], ..LogMel::default() };
+    assert!(refused(way, 8_000).contains("one for each of `feature_size`"));
 }

@@ -53,7 +53,7 @@ fn candidates(typed: &str, models: impl FnOnce() -> Vec<String>) -> (usize, Vec<
             pairs.extend(files(rest));
             (start, pairs)
         }
-        "/load" | "/save" | "/image" => (start, files(rest)),
+        "/load" | "/save" | "/image" | "/audio" => (start, files(rest)),
         "/set" if !rest.contains(' ') => {
             let names = Settings::names().into_iter().chain(["reset".to_owned()]);
             (start, beginning_with(rest, names))

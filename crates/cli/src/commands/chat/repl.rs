@@ -1,6 +1,6 @@
 //! Turns and commands, until the person leaves or wants another model.
 
-use inference_core::{CancelToken, Error, LoadOptions, Piece};
+use inference_core::{CancelToken, Error, Feature, LoadOptions, Piece};
 
 use super::lines::Lines;
 use super::reader::{Reader, Typed, typed_as};
@@ -58,6 +58,12 @@ pub enum Question<'a> {
 }
 
 impl Repl<'_> {
+    /// Tells the names of what waits and `feature` takes.
+    fn tell_waiting(&self, feature: Feature, nothing: &str) {
+        let waiting: Vec<&str> = self.session.waiting(feature).collect();
+        note(if waiting.is_empty() { nothing.to_owned() } else { waiting.join("\n") });
+    }
+
     /// Talks until the person leaves, or wants another model, which `load` fits.
     ///
     /// # Errors
@@ -231,19 +237,24 @@ impl Repl<'_> {
                 self.session.undo()?;
                 note("the last question is forgotten");
             }
-            Slash::Image(None) => {
-                let waiting: Vec<&str> = self.session.waiting().collect();
-                note(if waiting.is_empty() {
-                    "no picture waits".into()
-                } else {
-                    waiting.join("\n")
-                });
+            Slash::Image(None) => self.tell_waiting(Feature::Images, "no picture waits"),
+            Slash::Audio(None) => self.tell_waiting(Feature::Audio, "no sound waits"),
+            Slash::Image(Some(path)) if path.as_os_str() == "none" => {
+                self.session.take_back(Feature::Images);
             }
-            Slash::Image(Some(path)) if path.as_os_str() == "none" => self.session.show_nothing(),
+            Slash::Audio(Some(path)) if path.as_os_str() == "none" => {
+                self.session.take_back(Feature::Audio);
+            }
             Slash::Image(Some(path)) => {
                 self.session.show(pictures::read(&path)?)?;
                 if !self.args.quiet {
                     note(format_args!("{} is shown with what you say next", path.display()));
+                }
+            }
+            Slash::Audio(Some(path)) => {
+                self.session.show(pictures::read_sound(&path)?)?;
+                if !self.args.quiet {
+                    note(format_args!("{} is played with what you say next", path.display()));
                 }
             }
             Slash::Save(path) => {

@@ -5,8 +5,8 @@ mod settings;
 mod turns;
 
 use inference_core::{
-    CancelToken, ChatOptions, EncodedPicture, Feature, Message, Outcome, Piece, PrefillProgress,
-    Role, TextModel, ToolCall, Value,
+    CancelToken, ChatOptions, Feature, Message, Outcome, Piece, PrefillProgress, Role, TextModel,
+    ToolCall, Value,
 };
 
 pub use self::settings::Settings;
@@ -14,6 +14,7 @@ use crate::bytes;
 use crate::cut::{self, Place};
 use crate::failure::{Failure, Result};
 use crate::output::counted;
+use crate::pictures::Shown;
 use crate::{json, pictures, streaming};
 
 /// A conversation with a model.
@@ -36,8 +37,8 @@ pub struct Conversation {
     pub settings: Settings,
     system: Option<Message>,
     messages: Vec<Message>,
-    /// Pictures that are shown with what is said next.
-    waiting: Vec<EncodedPicture>,
+    /// Pictures and sounds that go with what is said next.
+    waiting: Vec<Shown>,
     /// The last question, where it has no answer: it is no part of the messages.
     unanswered: Option<Message>,
     last: Option<Last>,
@@ -92,27 +93,29 @@ impl<'a> Session<'a> {
         &mut self.state.settings
     }
 
-    /// Shows `picture` with what is said next.
+    /// Shows a picture, or plays a sound, with what is said next.
     ///
     /// # Errors
-    /// The model does not see.
-    pub fn show(&mut self, picture: EncodedPicture) -> Result<()> {
-        self.model.capabilities().require(Feature::Images)?;
-        self.state.waiting.push(picture);
+    /// The model does not see or hear.
+    pub fn show(&mut self, shown: impl Into<Shown>) -> Result<()> {
+        let shown = shown.into();
+        self.model.capabilities().require(shown.feature())?;
+        self.state.waiting.push(shown);
         Ok(())
     }
 
-    /// The names of the pictures that wait.
-    pub fn waiting(&self) -> impl Iterator<Item = &str> {
-        self.state.waiting.iter().map(|picture| &*picture.name)
+    /// The names of the pictures or the sounds that wait, by the feature that takes them.
+    pub fn waiting(&self, feature: Feature) -> impl Iterator<Item = &str> {
+        let waiting = self.state.waiting.iter().filter(move |shown| shown.feature() == feature);
+        waiting.map(Shown::name)
     }
 
-    /// Takes back the pictures that wait.
-    pub fn show_nothing(&mut self) {
-        self.state.waiting.clear();
+    /// Takes back the pictures or the sounds that wait.
+    pub fn take_back(&mut self, feature: Feature) {
+        self.state.waiting.retain(|shown| shown.feature() != feature);
     }
 
-    /// Says `text`, shows the pictures that wait, and hands the answer to `sink`, piece by piece.
+    /// Says `text`, shows and plays what waits, and hands the answer to `sink`, piece by piece.
     /// An error, and an answer cancelled before its first word, leave the conversation as it was,
     /// and [`retry`](Self::retry) asks this question again.
     ///

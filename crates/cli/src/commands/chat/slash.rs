@@ -17,6 +17,8 @@ pub const HELP: &str = "\
 /undo                 forget the last question and its answer
 /image [FILE]         show a picture with what is said next, or list those that wait;
                       `/image none` takes them back
+/audio [FILE]         play a sound with what is said next, or list those that wait;
+                      `/audio none` takes them back
 /save FILE            write the conversation as a JSON array of messages
 /load FILE            go on with such a conversation
 /stats                what the last answer cost, and the conversation's size
@@ -27,9 +29,9 @@ Tab completes commands, options, models and files.
 Ctrl-C stops an answer; what was said so far stays in the conversation.";
 
 /// The commands, for completion.
-pub const COMMANDS: [&str; 17] = [
-    "/bye", "/clear", "/drop", "/exit", "/help", "/image", "/load", "/mcp", "/model", "/quit",
-    "/retry", "/save", "/set", "/show", "/stats", "/system", "/undo",
+pub const COMMANDS: [&str; 18] = [
+    "/audio", "/bye", "/clear", "/drop", "/exit", "/help", "/image", "/load", "/mcp", "/model",
+    "/quit", "/retry", "/save", "/set", "/show", "/stats", "/system", "/undo",
 ];
 
 /// A command.
@@ -51,6 +53,8 @@ pub enum Slash {
     Undo,
     /// With the file; `none` takes back those that wait.
     Image(Option<PathBuf>),
+    /// With the file; `none` takes back those that wait.
+    Audio(Option<PathBuf>),
     Save(PathBuf),
     Load(PathBuf),
     Stats,
@@ -93,6 +97,7 @@ impl Slash {
             "/retry" => alone(Slash::Retry),
             "/undo" => alone(Slash::Undo),
             "/image" => Ok(Slash::Image((!rest.is_empty()).then(|| expand(rest)))),
+            "/audio" => Ok(Slash::Audio((!rest.is_empty()).then(|| expand(rest)))),
             "/save" => Ok(Slash::Save(file()?)),
             "/load" => Ok(Slash::Load(file()?)),
             "/stats" => alone(Slash::Stats),

@@ -167,8 +167,7 @@ fn ids(model: &dyn TextModel, input: &Input, chat: &ChatOptions) -> Result<(Vec<
     match input {
         Input::Raw(prompt) => {
             let ids = model.prompt_ids(prompt)?;
-            let is_plain = prompt.pictures().next().is_none();
-            let prompt = if is_plain { Prompt::Ids(ids.clone()) } else { prompt.clone() };
+            let prompt = if prompt.is_plain() { Prompt::Ids(ids.clone()) } else { prompt.clone() };
             Ok((ids, Given::Raw(prompt)))
         }
         Input::Messages(messages) => {

@@ -3,11 +3,12 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use inference_core::{EncodedPicture, Message, Prompt, Value};
+use inference_core::{Message, Prompt, Value};
 
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Result};
 use crate::files::{self, Lines};
+use crate::pictures::Shown;
 use crate::{json, pictures};
 
 /// The input that the model continues or answers.
@@ -35,12 +36,12 @@ impl Input {
             return Ok(Input::Messages(messages));
         }
         let text = text(args)?;
-        let pictures = args.images.read()?;
-        Input::of_text(text, &pictures, args).ok_or_else(empty)
+        let shown = args.images.read()?;
+        Input::of_text(text, &shown, args).ok_or_else(empty)
     }
 
     /// One prompt, as the other options say; `None` where it is empty.
-    fn of_text(text: String, shown: &[EncodedPicture], args: &GenerateArgs) -> Option<Input> {
+    fn of_text(text: String, shown: &[Shown], args: &GenerateArgs) -> Option<Input> {
         if args.raw {
             return (!text.is_empty()).then(|| Input::Raw(pictures::prompt(shown, text)));
         }

@@ -94,7 +94,8 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     // One that sees may be put into the folder later.
     let folder = args.pool.models_dir.clone();
     let hears = named.iter().any(|one| one.place.makes() == Makes::Transcripts);
-    let takes_files = images || hears || can(Feature::Images) || folder.is_some();
+    let takes_files =
+        images || hears || can(Feature::Images) || can(Feature::Audio) || folder.is_some();
     let (entries, naming) = entries(args, &named, described)?;
     let folder = folder.map(|folder| Folder::new(folder, &named));
     let places = named.into_iter().map(|one| Arc::new(one.place)).collect();

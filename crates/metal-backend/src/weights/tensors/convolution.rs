@@ -1,4 +1,4 @@
-//! The kernels of convolutions over pictures.
+//! The kernels of convolutions over pictures and sounds.
 
 use mlx_ffi::{Array, ops};
 
@@ -28,6 +28,10 @@ impl Weights {
                 }
                 ops::squeeze(&ops::slice_axis(&weight, 2, frames - 1, frames)?, 2)?
             }
+            // Those of audio towers have their channels last where a program for MLX saved them.
+            last if last == [out, size, size, channels] && channels != size => {
+                return self.tensor("weight", last);
+            }
             _ => self.tensor("weight", &[out, channels, size, size])?,
         };
         if self.describes() {
@@ -50,5 +54,23 @@ impl Weights {
         let kernels = ops::contiguous(&last)?;
         kernels.eval()?;
         Ok(kernels)
+    }
+    /// The taps `weight` of a convolution of each of `channels` over so many places, `[taps,
+    /// channels]`, that of the last place last: as PyTorch has them, `[channels, 1, taps]`, or as
+    /// MLX has, `[channels, taps, 1]`.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn taps(&self, channels: i32, taps: i32) -> Result<Array> {
+        let (first, last) = ([channels, 1, taps], [channels, taps, 1]);
+        let has_last = self.shape("weight").is_some_and(|shape| shape == last);
+        let weight = self.tensor("weight", if has_last { &last } else { &first })?;
+        if self.describes() {
+            return Ok(weight);
+        }
+        let turned = ops::swap_axes(&ops::reshape(&weight, &[channels, taps])?, 0, 1)?;
+        let taps = ops::contiguous(&turned)?;
+        taps.eval()?;
+        Ok(taps)
     }
 }

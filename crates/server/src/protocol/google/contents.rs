@@ -1,6 +1,6 @@
 //! Google's contents, made of parts, as the contract's messages.
 
-use inference_core::{EncodedPicture, Message, Role};
+use inference_core::{Message, Role};
 use inference_text::json::to_value;
 use serde_json::{Map, Value as Json};
 
@@ -93,7 +93,7 @@ fn item(mut part: Reader) -> Result<Item> {
     part.hints(&["partMetadata"], "it is a note")?;
     for name in BESIDE {
         if part.take(name).is_some_and(|value| !is_empty(&value)) {
-            let reason = "the server takes text, and pictures as they are";
+            let reason = "the server takes text, and pictures and sounds as they are";
             return Err(ApiError::unsupported(part.path(name), reason));
         }
     }
@@ -177,8 +177,8 @@ impl<'a> Parts<'a> {
                     return Err(ApiError::value(part.path(kind), reason));
                 }
                 _ => {
-                    let picture = self.picture(kind, &mut part)?;
-                    self.turns.of(Role::User).show(picture);
+                    let shown = self.shown(kind, &mut part)?;
+                    self.turns.of(Role::User).add(shown);
                 }
             }
             part.finish()?;
@@ -268,7 +268,7 @@ impl<'a> Parts<'a> {
             let path = result.path("parts");
             for (index, part) in one_or_many(&path, parts)?.into_iter().enumerate() {
                 let Item { kind, mut part, .. } = item(reader(format!("{path}[{index}]"), part)?)?;
-                content.picture(self.picture(kind, &mut part)?);
+                content.append(self.shown(kind, &mut part)?);
                 part.finish()?;
             }
         }
@@ -282,22 +282,41 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// The picture of a part: base64, or a URL.
-    fn picture(&self, kind: &str, part: &mut Reader) -> Result<EncodedPicture> {
+    /// The picture of a part, in base64 or at a URL, or its sound, in base64.
+    fn shown(&self, kind: &str, part: &mut Reader) -> Result<Content> {
         let path = part.path(kind);
         let mut data = match kind {
             "inlineData" | "fileData" => reader(&path, part.take(kind).unwrap_or_default())?,
-            _ => return Err(ApiError::unsupported(path, "expected a picture: `inlineData`")),
+            _ => {
+                return Err(ApiError::unsupported(
+                    path,
+                    "expected a picture or a sound: `inlineData`",
+                ));
+            }
         };
-        self.pictures.check_sees(&path)?;
         data.text("displayName")?;
         let media_type = data.text("mimeType")?;
-        let is_picture = media_type.as_ref().is_none_or(|kind| kind.starts_with("image/"));
-        if !is_picture {
-            let reason = "the server takes text and pictures (`image/…`)";
+        let is = |family: &str| media_type.as_ref().is_some_and(|kind| kind.starts_with(family));
+        let mut content = Content::new("");
+        if is("audio/") {
+            let sounds = self.pictures.sounds();
+            sounds.check_hears(&data.path("mimeType"))?;
+            if kind == "fileData" {
+                let reason = "the server fetches no sounds; send it as `inlineData`";
+                return Err(ApiError::unsupported(path, reason));
+            }
+            let base64 = data.text("data")?;
+            let base64 = in_standard_letters(data.need("data", base64)?);
+            content.sound(sounds.of_base64(&path, &data.path("data"), &base64)?);
+            data.finish()?;
+            return Ok(content);
+        }
+        self.pictures.check_sees(&path)?;
+        if media_type.is_some() && !is("image/") {
+            let reason = "the server takes text, pictures (`image/…`) and sounds (`audio/…`)";
             return Err(ApiError::unsupported(data.path("mimeType"), reason));
         }
-        let picture = match kind {
+        content.picture(match kind {
             "inlineData" => {
                 let base64 = data.text("data")?;
                 let base64 = in_standard_letters(data.need("data", base64)?);
@@ -308,9 +327,9 @@ impl<'a> Parts<'a> {
                 let url = data.need("fileUri", url)?;
                 self.pictures.of_url(&path, &data.path("fileUri"), &url)?
             }
-        };
+        });
         data.finish()?;
-        Ok(picture)
+        Ok(content)
     }
 }
 

@@ -63,7 +63,7 @@ pub const GENERATION: &[Field] = &[
         &["{}"],
         "speech is written down by /v1/audio/transcriptions",
     ),
-    refused("audioTimestamp", &["false"], "the model hears nothing"),
+    refused("audioTimestamp", &["false"], "the model is not told times of a sound"),
     refused(
         "mediaResolution",
         &["\"MEDIA_RESOLUTION_UNSPECIFIED\"", "\"MEDIA_RESOLUTION_HIGH\""],

@@ -36,6 +36,7 @@ pub async fn props(Shared(state): Shared<Arc<State>>) -> Result<Response> {
     if let Some(Any::Text(loaded)) = report.and_then(|report| report.model) {
         let info = loaded.model.info();
         let sees = loaded.model.capabilities().support(Feature::Images) == Support::Yes;
+        let hears = loaded.model.capabilities().support(Feature::Audio) == Support::Yes;
         let special = |role: &str| {
             let token = info.special_tokens.iter().find(|token| token.role == role);
             token.map_or_else(String::new, |token| token.text.clone())
@@ -43,7 +44,7 @@ pub async fn props(Shared(state): Shared<Arc<State>>) -> Result<Response> {
         object["is_sleeping"] = json!(false);
         object["default_generation_settings"] =
             json!({"id": 0, "n_ctx": info.context_length, "is_processing": false, "params": {}});
-        object["modalities"] = json!({"vision": sees, "audio": false});
+        object["modalities"] = json!({"vision": sees, "audio": hears});
         object["bos_token"] = json!(special("bos"));
         object["eos_token"] = json!(special("eos"));
     }

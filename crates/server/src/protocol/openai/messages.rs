@@ -18,7 +18,7 @@ use crate::protocol::turns::Called;
 
 /// Refused fields of a message, with the remedy.
 const REFUSED: [(&str, &str); 3] = [
-    ("audio", "messages are text and pictures"),
+    ("audio", "answers are text; send what was said as the message's text"),
     ("function_call", "it is OpenAI's older form; use `tool_calls`"),
     ("refusal", "models here do not refuse apart from their text; put it into `content`"),
 ];
@@ -174,7 +174,7 @@ fn belongs(reader: &Reader, name: &str, role: &Role) -> Result<()> {
     Err(ApiError::value(reader.path(name), reason))
 }
 
-/// The parts of a message of `role`. Without pictures they are one text, since templates take a
+/// The parts of a message of `role`. Texts alone are one text, since templates take a
 /// message's text in one piece.
 fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> Result<Value> {
     let mut content = Content::new("");
@@ -194,8 +194,16 @@ fn parts(path: &str, items: Vec<Json>, role: &Role, pictures: &Pictures<'_>) -> 
                 }
                 content.picture(image_url(&mut part, pictures)?);
             }
-            "input_audio" | "file" => {
-                let reason = "this server takes text and pictures (`image_url`)";
+            "input_audio" => {
+                if *role != Role::User {
+                    let reason = format!("sounds belong to `user`, not to `{role}`");
+                    return Err(ApiError::value(part.path("type"), reason));
+                }
+                content.sound(pictures.sounds().of_openai(&mut part)?);
+            }
+            "file" => {
+                let reason =
+                    "this server takes text, pictures (`image_url`) and sounds (`input_audio`)";
                 return Err(ApiError::unsupported(part.path("type"), reason));
             }
             other => {

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use inference_core::{
     Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens,
-    Support, TranscriptionModelInfo,
+    SoundLimits, Support, TranscriptionModelInfo,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -23,6 +23,7 @@ use crate::pool::models::{Described, Makes};
 use crate::pool::report::Report;
 use crate::protocol::ollama::time::rfc3339;
 use crate::protocol::pictures::sight;
+use crate::protocol::sounds::hearing;
 use crate::run::state::{State, since_1970};
 
 /// All models, or the part of them that Anthropic's `limit`, `after_id` and `before_id` ask for.
@@ -205,7 +206,9 @@ fn embedding(info: &EmbeddingModelInfo) -> Json {
 }
 
 fn text(info: &ModelInfo, capabilities: &Capabilities) -> Json {
-    let sees = sight(capabilities).is_ok();
+    let others = [("image", sight(capabilities).is_ok()), ("audio", hearing(capabilities).is_ok())];
+    let others = others.into_iter().filter(|(_, takes)| *takes).map(|(name, _)| name);
+    let modalities: Vec<&str> = ["text"].into_iter().chain(others).collect();
     let features: Map<String, Json> = capabilities
         .iter()
         .map(|(feature, support)| {
@@ -235,9 +238,21 @@ fn text(info: &ModelInfo, capabilities: &Capabilities) -> Json {
             "eos_token_ids": info.eos_token_ids,
             "chat_template": info.chat_template,
             "pictures": info.pictures.as_ref().map(pictures),
+            "sounds": info.sounds.as_ref().map(sounds),
         },
-        "input_modalities": if sees { json!(["text", "image"]) } else { json!(["text"]) },
+        "input_modalities": modalities,
         "capabilities": features,
+    })
+}
+
+/// The model's limits on sounds, as JSON.
+fn sounds(limits: &SoundLimits) -> Json {
+    json!({
+        "formats": limits.formats,
+        "max_bytes": limits.max_bytes,
+        "max_seconds": limits.max_seconds,
+        "max_sounds": limits.max_sounds,
+        "max_tokens": limits.max_tokens,
     })
 }
 

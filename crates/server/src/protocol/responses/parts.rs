@@ -9,10 +9,10 @@ use crate::fields::table::{Field, Kind, nothing, take_object};
 use crate::protocol::content::Content;
 use crate::protocol::pictures::Pictures;
 
-/// The texts and pictures of `content`. Nothing separates texts that follow each other.
+/// The texts, pictures and sounds of `content`. Nothing separates texts that follow each other.
 ///
 /// # Errors
-/// A part that is neither text nor a picture, by its path.
+/// A part that is none of these, by its path.
 pub fn content(path: &str, content: Json, pictures: &Pictures<'_>) -> Result<Content> {
     let mut whole = Content::new("");
     match content {
@@ -49,8 +49,14 @@ fn part_of(mut part: Reader, pictures: &Pictures<'_>, whole: &mut Content) -> Re
             hint(&mut part)?;
             return part.finish();
         }
-        "input_file" | "input_audio" => {
-            let reason = "this server takes text and pictures (`input_image`)";
+        "input_audio" => {
+            whole.sound(pictures.sounds().of_openai(&mut part)?);
+            hint(&mut part)?;
+            return part.finish();
+        }
+        "input_file" => {
+            let reason =
+                "this server takes text, pictures (`input_image`) and sounds (`input_audio`)";
             return Err(ApiError::unsupported(part.path("type"), reason));
         }
         other => {

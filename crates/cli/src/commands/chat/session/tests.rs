@@ -2,8 +2,8 @@
 
 use fake_model::{FakeModel, Line, all_but};
 use inference_core::{
-    AnswerReader, CancelToken, ChatOptions, EncodedPicture, Error, Feature, FinishReason, Message,
-    ModelInfo, Piece,
+    AnswerReader, CancelToken, ChatOptions, EncodedPicture, EncodedSound, Error, Feature,
+    FinishReason, Message, ModelInfo, Piece,
 };
 use inference_text::answer::{AnswerParser, Family};
 
@@ -362,18 +362,46 @@ fn a_picture_is_shown_with_what_is_said_next_and_stays_until_then() {
     let mut session = session(&model);
     let fox = EncodedPicture::new([1, 2], "fox.png");
     session.show(fox.clone()).unwrap();
-    assert_eq!(session.waiting().collect::<Vec<_>>(), ["fox.png"]);
+    assert_eq!(session.waiting(Feature::Images).collect::<Vec<_>>(), ["fox.png"]);
     say(&mut session, "What?").unwrap_err();
-    assert_eq!(session.waiting().count(), 1);
+    assert_eq!(session.waiting(Feature::Images).count(), 1);
     say(&mut session, "What?").unwrap();
-    assert_eq!(session.waiting().count(), 0);
+    assert_eq!(session.waiting(Feature::Images).count(), 0);
     let seen = model.seen.messages();
     assert_eq!(seen[1], [Message::user_with_pictures([fox.clone()], "What?")]);
     assert!(session.to_json().contains("\"path\": \"fox.png\""), "{}", session.to_json());
 
     session.show(fox).unwrap();
-    session.show_nothing();
-    assert_eq!(session.waiting().count(), 0);
+    session.take_back(Feature::Images);
+    assert_eq!(session.waiting(Feature::Images).count(), 0);
+}
+
+#[test]
+fn sounds_wait_beside_pictures_and_are_taken_back_by_themselves() {
+    let model = FakeModel::lines([Line::of(&["A song."])]);
+    let mut session = session(&model);
+    let (fox, talk) = (EncodedPicture::new([1], "fox.png"), EncodedSound::new([2], "talk.wav"));
+    session.show(fox.clone()).unwrap();
+    session.show(EncodedSound::new([3], "other.wav")).unwrap();
+    session.take_back(Feature::Audio);
+    assert_eq!(session.waiting(Feature::Audio).count(), 0);
+    session.show(talk.clone()).unwrap();
+    assert_eq!(session.waiting(Feature::Audio).collect::<Vec<_>>(), ["talk.wav"]);
+    assert_eq!(session.waiting(Feature::Images).collect::<Vec<_>>(), ["fox.png"]);
+    say(&mut session, "What?").unwrap();
+    assert_eq!(session.waiting(Feature::Audio).count(), 0);
+    let expected = Message::user_with_parts([fox.into_part(), talk.into_part()], "What?");
+    assert_eq!(model.seen.messages()[0], [expected]);
+    assert!(session.to_json().contains("\"path\": \"talk.wav\""), "{}", session.to_json());
+}
+
+#[test]
+fn a_model_that_does_not_hear_is_played_nothing() {
+    let model = FakeModel { capabilities: all_but(&[Feature::Audio]), ..FakeModel::default() };
+    let mut session = session(&model);
+    let error = session.show(EncodedSound::new([1], "talk.wav")).unwrap_err().to_string();
+    assert!(error.contains("audio"), "{error}");
+    assert_eq!(session.waiting(Feature::Audio).count(), 0);
 }
 
 #[test]
@@ -383,5 +411,5 @@ fn a_model_that_does_not_see_is_shown_nothing() {
     let mut session = session(&model);
     let error = session.show(EncodedPicture::new([1], "fox.png")).unwrap_err().to_string();
     assert!(error.contains("images"), "{error}");
-    assert_eq!(session.waiting().count(), 0);
+    assert_eq!(session.waiting(Feature::Images).count(), 0);
 }
