@@ -32,10 +32,10 @@ pub struct GenerateMetrics {
     pub prefill_duration: Duration,
     /// From the first token until the last.
     pub decode_duration: Duration,
-    /// Time to decode, resize and cut the prompt's pictures and sounds, before the queue. Of one kept
-    /// since an earlier request, the time that it took then.
+    /// Time to decode, resize and cut the prompt's pictures and sounds, before the queue. Of one
+    /// kept since an earlier request, the time that it took then.
     pub picture_preparation: Duration,
-    /// Time to compute the vectors of the prompt's pictures, a part of the prefill: zero where all
+    /// Time to compute the vectors of pictures and sounds, a part of the prefill: zero where all
     /// of them were kept.
     pub picture_tower: Duration,
     /// From entering the queue until the end; of a batch, from the call until all of it was done.

@@ -345,7 +345,7 @@ fn queue_each<P>(
     Ok(results)
 }
 
-/// The ids of a prompt without pictures and sounds: texts that follow each other are encoded as one.
+/// The ids of a prompt of text and ids: texts that follow each other are encoded as one.
 fn ids_of_parts<M: TextModel + ?Sized>(model: &M, parts: &[PromptPart]) -> Result<Vec<u32>> {
     let (mut texts, mut all) = (String::new(), Vec::new());
     for part in parts {

@@ -38,7 +38,7 @@ pub struct LogMel {
     /// `preemphasis`: this part of each sample is taken away from the next one of its frame, by
     /// HTK's rule for the first one. Default: 0.
     pub preemphasis: f32,
-    /// What keeps logarithms finite. Default: 0.001 is added.
+    /// The floor that keeps logarithms finite. Default: 0.001 is added.
     pub floor: Floor,
     /// Half a frame of silence comes before the first sample, and only whole frames are taken.
     /// Otherwise the sound is padded to a multiple of 128 samples, and frames are taken that begin
@@ -48,7 +48,7 @@ pub struct LogMel {
     pub normalize: [Option<Vec<f32>>; 2],
 }
 
-/// What keeps logarithms finite.
+/// The floor that keeps logarithms finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Floor {
     /// This is added to each value.
@@ -184,8 +184,8 @@ impl LogMel {
         Ok(Frames { values, bands: self.features, count })
     }
 
-    /// Hann's window at a sample. That of Gemma 3n is computed in f32: what it leaks from loud bands
-    /// is heard in quiet ones.
+    /// Hann's window at a sample. That of Gemma 3n is computed in f32: what it leaks from loud
+    /// bands is heard in quiet ones.
     fn hann(&self, at: usize) -> f32 {
         match self.begins_early {
             true => (0.5 - 0.5 * (2.0 * PI * at as f64 / self.frame as f64).cos()) as f32,

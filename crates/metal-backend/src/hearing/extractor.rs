@@ -37,7 +37,7 @@ fn with(way: LogMel, config: &Config) -> Result<LogMel> {
             _ => {}
         }
     }
-    let whole = |key: &str, found: f64| match found >= 0.0 && found <= 384_000.0 {
+    let whole = |key: &str, found: f64| match (0.0..=384_000.0).contains(&found) {
         true if found.fract() == 0.0 => Ok(found as u32),
         _ => Err(Error::model(format!("`{key}` is {found}, expected a whole number of Hz"))),
     };

@@ -176,7 +176,7 @@ struct Shown {
 }
 
 impl Senses<'_> {
-    /// What is placed in a prompt of so many ids.
+    /// The scene of these, in a prompt of so many ids.
     fn scene(&self, placed: &Placed, ids: usize) -> Scene {
         let of_hearing = || self.hearing.map_or(0, Hearing::filler);
         let filler = self.sight.map_or_else(of_hearing, Sight::filler);

@@ -18,7 +18,7 @@ pub(crate) use gemma4::gemma4_ears;
 const MAX_WIDTH: i32 = 1 << 16;
 /// The most places that are computed together, or lie beside them.
 const MAX_WINDOW: i32 = 1 << 12;
-/// What keeps the root from 0 in norms whose classes take no other value.
+/// The number that keeps the root from 0 in norms whose classes take no other value.
 const EPS: f32 = 1e-6;
 
 /// The sizes of an audio tower.
@@ -190,7 +190,7 @@ struct BlockNames {
     norms: [&'static str; 3],
 }
 
-/// What the scores of a family's attention are made of.
+/// The parts of the scores of a family's attention.
 struct AttentionScores {
     window: EarWindow,
     key_scale: f32,

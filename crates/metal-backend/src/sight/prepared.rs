@@ -12,7 +12,7 @@ use super::patches::Patches;
 /// be computed.
 const MOST_NUMBERS: usize = 16 << 20;
 
-/// What a tower takes.
+/// The input of a tower.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A picture's.
@@ -50,7 +50,7 @@ pub(crate) struct Prepared {
     pub took: Duration,
 }
 
-/// What was prepared last.
+/// Pictures or sounds that were prepared last.
 #[derive(Default)]
 pub(crate) struct Recent(Mutex<VecDeque<Arc<Prepared>>>);
 

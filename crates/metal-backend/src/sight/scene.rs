@@ -63,8 +63,8 @@ impl Shown {
 }
 
 impl Scene {
-    /// What lies at these places of a prompt of so many ids, whose positions may have rows and
-    /// columns.
+    /// A scene of what lies at these places of a prompt of so many ids, whose positions may have
+    /// rows and columns.
     pub fn new(
         placed: &[(Arc<Prepared>, usize)],
         ids: usize,

@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod batches;
 pub mod content;
 pub mod conversation;
+pub mod encoded;
 pub mod generate;
 mod generic_tools;
 pub mod google;

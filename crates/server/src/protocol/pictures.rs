@@ -1,25 +1,16 @@
 //! Pictures of a request: out of data URLs, out of base64, and out of the folder that the operator
 //! allows.
 
-use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use inference_core::{Capabilities, EncodedPicture, Feature, PictureLimits, Support, TextModel};
 use pictures::{Format, Header, Limits};
 
+use super::encoded::{bytes_in, without_breaks};
 use super::sounds::Sounds;
 use crate::error::{ApiError, Result};
 use crate::run::state::State;
-
-/// Base64 with or without the `=` at its end.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// The reason why an address of a picture is refused.
 const NOT_FETCHED: &str = "the server fetches nothing; send the picture itself as \
@@ -204,19 +195,6 @@ pub fn of_data_url(field: &str, url: &str) -> Result<EncodedPicture> {
         _ => return Err(ApiError::value(field, "expected `data:image/png;base64,…`")),
     };
     Ok(EncodedPicture::new(bytes_in(field, &without_breaks(data))?, field))
-}
-
-/// Base64 without the breaks of its lines, which many encoders write.
-pub(super) fn without_breaks(data: &str) -> Cow<'_, str> {
-    const BREAKS: [char; 2] = ['\r', '\n'];
-    match data.contains(BREAKS) {
-        true => Cow::Owned(data.replace(BREAKS, "")),
-        false => Cow::Borrowed(data),
-    }
-}
-
-pub(super) fn bytes_in(field: &str, data: &str) -> Result<Vec<u8>> {
-    BASE64.decode(data).map_err(|error| ApiError::value(field, format!("not base64: {error}")))
 }
 
 /// The data after `;base64,` in a picture's data URL; `rest` is the URL after `data:`.

@@ -2,7 +2,7 @@
 
 use inference_core::{Capabilities, EncodedSound, Feature, Support, TextModel};
 
-use super::pictures::{bytes_in, without_breaks};
+use super::encoded::{bytes_in, without_breaks};
 use crate::error::{ApiError, Result};
 use crate::fields::reader::Reader;
 
