@@ -91,7 +91,7 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature, so that a report can be complete.
-    pub const ALL: [Feature; 36] = [
+    pub const ALL: [Feature; 37] = [
         Feature::Chat,
         Feature::Classify,
         Feature::BatchGenerate,

@@ -27,7 +27,8 @@ fn loaded(files: &ModelFiles, kernels: Kernels) -> LoadedModel {
     let load_options = LoadOptions { dtype, ..LoadOptions::default() };
     let checkpoint = Checkpoint::open(files).expect("weights");
     let (files, device) = (files.clone(), Device::Cpu);
-    let options = EngineOptions { files, config, device, kernels, load: load_options };
+    let options =
+        EngineOptions { files, config, device, kernels, load: load_options, drafting: None };
     load(&options, &checkpoint, None).expect("it loads")
 }
 
