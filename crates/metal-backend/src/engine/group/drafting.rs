@@ -44,7 +44,8 @@ impl Group {
             return 0;
         }
         let switch = self.drawn.is_some();
-        let unread = usize::from(switch);
+        let behind_draw = served.model.drafter.is_some();
+        let unread = usize::from(switch && !behind_draw);
         let most = self.most_drafts();
         let lengths = self.lengths_of_drafts(served, most);
         if served.alone {
@@ -52,7 +53,6 @@ impl Group {
         }
         let behind = |(row, length): (&Row, usize)| row.drafted(length.saturating_sub(unread));
         let drafted: Vec<Drafted> = self.rows.iter().zip(lengths).map(behind).collect();
-        let behind_draw = served.model.drafter.is_some();
         let repeat = self.caches.need_snapshots();
         let verifying = Verifying { repeat, switch, behind_draw };
         let length = clock.costs.draft_length(&drafted, most, verifying);
