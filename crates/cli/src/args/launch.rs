@@ -16,6 +16,10 @@ pub enum Agent {
     Codex,
     /// opencode.
     Opencode,
+    /// Qwen Code, of Alibaba.
+    Qwen,
+    /// Aider.
+    Aider,
 }
 
 /// `ml launch`.
@@ -40,17 +44,21 @@ pub struct LaunchArgs {
     /// host's CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or
     /// `doctor --links`
     #[arg(short = 'n', long, value_name = "N", value_parser = values::ranks,
-          conflicts_with_all = ["agent", "url", "model", "model_name"])]
+          conflicts_with_all = ["agent", "url", "tls_ca", "model", "model_name"])]
     pub ranks: Option<usize>,
     /// Run it on the hosts of this file, one process on each, which `ssh` starts: a JSON array as
     /// `mlx.launch` reads it, of objects with `ssh`, a host's name for ssh, and `ips`, of which the
     /// rank listens on the first
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["agent", "ranks", "url", "model", "model_name"])]
+          conflicts_with_all = ["agent", "ranks", "url", "tls_ca", "model", "model_name"])]
     pub hostfile: Option<PathBuf>,
     /// Talk to the server at this address
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
+    /// Trust certificates of the authorities in this PEM file, in place of those that browsers
+    /// trust; the agent is told of it, too
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub tls_ca: Option<PathBuf>,
     /// Serve this model while the agent runs, in place of using a server that runs already
     #[arg(short, long, value_name = "MODEL", conflicts_with = "url")]
     pub model: Option<PathBuf>,

@@ -58,21 +58,26 @@ pub fn in_processes(count: usize, arguments: &[OsString]) -> Result<()> {
 }
 
 fn launch(agent: Agent, args: &LaunchArgs) -> Result<()> {
-    let (program, package) = agents::program(agent);
+    let (program, installing) = agents::program(agent);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = find(program, &path).ok_or_else(|| {
-        let place = format!("`{program}` is not installed: npm install -g {package}");
+        let place = format!("`{program}` is not installed: {installing}");
         Failure::Other(place)
     })?;
     let key = std::env::var(API_KEY).ok().filter(|key| !key.is_empty());
     let Some(model) = &args.model else {
-        let served = Served::at(&args.url, key.as_deref(), args.model_name.as_deref())?;
+        let server = server::remote(&args.url, key.clone());
+        let server = match &args.tls_ca {
+            Some(file) => server.trusting(file)?,
+            None => server,
+        };
+        let served = Served::of(server, args.model_name.as_deref())?;
         // Only where it fails does this return.
         return Err(not_started(&program, command(agent, args, &program, &served, key).exec()));
     };
     let signals = Signals::install()?;
     let server = Server::start(model, args.model_name.as_deref(), &signals)?;
-    let served = Served::at(server.url(), None, None)?;
+    let served = Served::of(server::remote(server.url(), None), None)?;
     let agent = command(agent, args, &program, &served, None).spawn();
     let status = signals.wait(agent.map_err(|error| not_started(&program, error))?);
     drop(server);
@@ -95,6 +100,9 @@ fn command(
     let Setup { variables, removed, arguments } = agents::setup(agent, served, key.as_deref());
     let mut command = Command::new(program);
     command.env_remove(API_KEY).envs(variables);
+    if let Some(file) = &args.tls_ca {
+        command.env(agents::trust(agent), file);
+    }
     for name in removed {
         command.env_remove(name);
     }

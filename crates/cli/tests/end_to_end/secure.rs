@@ -1,4 +1,4 @@
-//! A server that speaks TLS, and the commands that ask it.
+//! A server that speaks TLS, the commands that ask it, and one that keeps batches.
 
 use std::fs;
 use std::path::Path;
@@ -54,4 +54,15 @@ fn a_server_does_not_start_with_half_a_certificate() {
     let absent = refused(&["--tls-cert", &certificate, "--tls-key", "/nowhere/key.pem"]);
     assert!(absent.contains("/nowhere/key.pem: No such file or directory\n"), "{absent}");
     assert!(refused(&["--tls-cert", &key, "--tls-key", &key]).contains("holds no certificate"));
+}
+
+#[test]
+fn bounds_of_batches_say_nothing_without_their_folder() {
+    let output = ml(&["serve", "--port", "0", "--log", "off", "--max-batch-file", "1MiB"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    assert!(told.contains("--max-batch-file says nothing without --batch-dir"), "{told}");
+    let output = ml(&["serve", "--port", "0", "--log", "off", "--batch-dir", "/dev/null/a"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/dev/null/a: "), "{}", text(&output.stderr));
 }

@@ -21,18 +21,22 @@ pub struct Setup {
     pub arguments: Vec<OsString>,
 }
 
-/// The program of `agent`, and the package of npm that it is in.
+/// The program of `agent`, and the command that installs it.
 pub fn program(agent: Agent) -> (&'static str, &'static str) {
     match agent {
-        Agent::Claude => ("claude", "@anthropic-ai/claude-code"),
-        Agent::Codex => ("codex", "@openai/codex"),
-        Agent::Opencode => ("opencode", "opencode-ai"),
+        Agent::Claude => ("claude", "npm install -g @anthropic-ai/claude-code"),
+        Agent::Codex => ("codex", "npm install -g @openai/codex"),
+        Agent::Opencode => ("opencode", "npm install -g opencode-ai"),
+        Agent::Qwen => ("qwen", "npm install -g @qwen-code/qwen-code"),
+        Agent::Aider => ("aider", "pipx install aider-chat"),
     }
 }
 
 /// Returns the setup of `agent` for the `served` model, with `key` where the server wants one.
 pub fn setup(agent: Agent, served: &Served, key: Option<&str>) -> Setup {
     match agent {
+        Agent::Qwen => qwen(served, key),
+        Agent::Aider => aider(served, key),
         Agent::Claude => claude(served, key),
         Agent::Codex => codex(served, key),
         Agent::Opencode => opencode(served, key),
@@ -117,6 +121,40 @@ fn opencode(served: &Served, key: Option<&str>) -> Setup {
     Setup { variables, removed: &[], arguments: Vec::new() }
 }
 
+/// Qwen Code takes the server from variables, and the rest from flags, which count before what its
+/// user chose by a dialogue.
+fn qwen(served: &Served, key: Option<&str>) -> Setup {
+    let variables = vec![
+        ("OPENAI_BASE_URL", served.base()),
+        ("OPENAI_API_KEY", key.unwrap_or("none").to_owned()),
+        ("OPENAI_MODEL", served.model.clone()),
+    ];
+    let flags = ["--auth-type", "openai", "--model", served.model.as_str()];
+    Setup { variables, removed: &["QWEN_MODEL"], arguments: flags.map(OsString::from).into() }
+}
+
+/// Aider takes the server from variables, and its models from flags. It knows nothing of a model
+/// that it has no list of, and would warn of that.
+fn aider(served: &Served, key: Option<&str>) -> Setup {
+    let variables = vec![
+        ("OPENAI_API_BASE", served.base()),
+        ("OPENAI_API_KEY", key.unwrap_or("none").to_owned()),
+    ];
+    let model = format!("openai/{}", served.model);
+    let flags = ["--model", &model, "--weak-model", &model, "--no-show-model-warnings"];
+    let removed = &["AIDER_OPENAI_API_BASE", "AIDER_OPENAI_API_KEY"];
+    Setup { variables, removed, arguments: flags.map(OsString::from).into() }
+}
+
+/// Returns the variable by which `agent` is told of a file with authorities to trust.
+pub fn trust(agent: Agent) -> &'static str {
+    match agent {
+        Agent::Claude | Agent::Opencode | Agent::Qwen => "NODE_EXTRA_CA_CERTS",
+        Agent::Codex => "CODEX_CA_CERTIFICATE",
+        Agent::Aider => "SSL_CERT_FILE",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value as Json;
@@ -152,6 +190,22 @@ mod tests {
         assert_eq!(told.variables, [(CODEX_KEY, "key".to_owned())]);
         let without = setup(Agent::Codex, &served(), None);
         assert!(!format!("{without:?}").contains("env_key"));
+    }
+
+    #[test]
+    fn qwen_code_and_aider_are_told_by_variables_and_flags() {
+        let arguments = |agent| {
+            let told = setup(agent, &served(), Some("key"));
+            let of = |name: &str| {
+                told.variables.iter().find(|(other, _)| *other == name).map(|(_, v)| v.clone())
+            };
+            assert_eq!(of("OPENAI_API_KEY").as_deref(), Some("key"));
+            let base = of("OPENAI_BASE_URL").or(of("OPENAI_API_BASE"));
+            assert_eq!(base.as_deref(), Some("http://127.0.0.1:1/v1"));
+            told.arguments.iter().map(|a| a.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(arguments(Agent::Qwen), ["--auth-type", "openai", "--model", "a \"b\""]);
+        assert_eq!(arguments(Agent::Aider)[..2], ["--model", "openai/a \"b\""]);
     }
 
     #[test]

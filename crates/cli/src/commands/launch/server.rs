@@ -30,14 +30,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// Returns the model `name` of the server at `url`. Without a name it is the first that is
+    /// Returns the model `name` of the server `remote`. Without a name it is the first that is
     /// loaded, or the first of all.
     ///
     /// # Errors
     /// No server answers there, it wants another key, or has no such model.
-    pub fn at(url: &str, key: Option<&str>, name: Option<&str>) -> Result<Served> {
-        let absent = "start one with `ml serve`, or give --model";
-        let remote = Remote::new(url, key.map(str::to_owned), absent, "set ML_LAUNCH_API_KEY");
+    pub fn of(remote: Remote, name: Option<&str>) -> Result<Served> {
         let list = remote.get("/v1/models")?;
         let url = remote.url;
         let makes_pictures = |model: &Json| {
@@ -71,6 +69,12 @@ impl Served {
     pub fn base(&self) -> String {
         format!("{}/v1", self.url)
     }
+}
+
+/// The server at `url`, with the key that it may want.
+pub fn remote(url: &str, key: Option<String>) -> Remote {
+    let absent = "start one with `ml serve`, or give --model";
+    Remote::new(url, key, absent, "set ML_LAUNCH_API_KEY")
 }
 
 /// `ml serve`, which ends when this is dropped.
