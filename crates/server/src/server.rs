@@ -204,8 +204,8 @@ impl Server {
             }
         }
         drop(listener);
-        // What they have not answered is answered after the next start.
-        workers.abort_all();
+        let store = state.batches.clone();
+        store.iter().for_each(|store| store.end());
         pool.drain();
         let (running, _) = pool.held();
         if running > 0 {
@@ -219,6 +219,11 @@ impl Server {
         }
         let begun = Instant::now();
         let ended = connections.drain(drain).await;
+        if let Some(store) = store {
+            // A disk that hangs is left.
+            let _ = tokio::time::timeout(CLOSES, workers.join_next()).await;
+            store.unlock();
+        }
         if ended == Ended::Drained {
             let left = drain.saturating_sub(begun.elapsed()).max(CLOSES);
             let closing = tokio::task::spawn_blocking(move || pool.close());

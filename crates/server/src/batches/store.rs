@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub enum Refused {
     InUse(String),
     /// There is none of the id.
     Absent,
+    /// The server ends.
+    Ending,
     /// The disk's.
     Disk(io::Error),
 }
@@ -56,8 +59,10 @@ pub struct Store {
     pub changed: Notify,
     /// How many large bodies come at once.
     pub uploads: Semaphore,
-    /// Held as long as the folder is this server's.
-    _lock: File,
+    /// The server ends.
+    ends: AtomicBool,
+    /// Locked as long as the folder is this server's.
+    lock: File,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +123,24 @@ impl Store {
         }
         let uploads = Semaphore::new(UPLOADS);
         let (kept, changed) = (Mutex::new(kept), Notify::new());
-        Ok(Arc::new(Store { bounds, kept, changed, uploads, _lock: lock }))
+        Ok(Arc::new(Store { bounds, kept, changed, uploads, ends: AtomicBool::new(false), lock }))
+    }
+
+    /// Tells whoever answers batches to end.
+    pub fn end(&self) {
+        self.ends.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Returns true when batches are answered no more.
+    pub fn has_ended(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    /// Lets another server have the folder.
+    pub fn unlock(&self) {
+        // Where this fails, the end of the process does it.
+        let _ = self.lock.unlock();
     }
 
     /// Its bounds.
@@ -126,7 +148,7 @@ impl Store {
         &self.bounds
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,7 +157,7 @@ impl Store {
     /// # Errors
     /// There is none.
     pub fn reserve(&self, bytes: u64) -> Result<(), Refused> {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         if kept.bytes.saturating_add(bytes) > self.bounds.bytes {
             return Err(Refused::Full);
         }
@@ -145,7 +167,7 @@ impl Store {
 
     /// Gives room back.
     pub fn release(&self, bytes: u64) {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         kept.bytes = kept.bytes.saturating_sub(bytes);
     }
 
@@ -177,7 +199,7 @@ impl Store {
     /// # Errors
     /// Too many files; the disk's.
     pub fn keep(&self, path: &Path, record: FileRecord) -> Result<FileRecord, Refused> {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         if kept.files.len() >= MOST_FILES {
             return Err(Refused::TooMany("files"));
         }
@@ -191,12 +213,12 @@ impl Store {
 
     /// The file `id`, unless its time is over.
     pub fn file(&self, id: &str, now: u64) -> Option<FileRecord> {
-        self.lock().files.get(id).filter(|file| file.expires > now).cloned()
+        self.kept().files.get(id).filter(|file| file.expires > now).cloned()
     }
 
     /// All files, the oldest first.
     pub fn files(&self, now: u64) -> Vec<FileRecord> {
-        let kept = self.lock();
+        let kept = self.kept();
         let mut files: Vec<_> =
             kept.files.values().filter(|file| file.expires > now).cloned().collect();
         files.sort_by_key(|file| file.number);
@@ -208,7 +230,7 @@ impl Store {
     /// # Errors
     /// There is none; a batch reads it; the disk's.
     pub fn remove_file(&self, id: &str) -> Result<(), Refused> {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         let Some(record) = kept.files.get(id) else { return Err(Refused::Absent) };
         let bytes = record.bytes;
         let reads = |batch: &&Batch| !batch.status.is_over() && batch.input.as_deref() == Some(id);
@@ -227,7 +249,7 @@ impl Store {
     /// # Errors
     /// As many go on as may be; the disk's.
     pub fn add(&self, batch: Batch) -> Result<Batch, Refused> {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         while kept.batches.len() >= MOST_BATCHES {
             let over = kept.batches.values().filter(|batch| batch.status.is_over());
             let oldest = over.min_by_key(|batch| batch.number).map(|batch| batch.id.clone());
@@ -243,12 +265,12 @@ impl Store {
 
     /// The batch `id`.
     pub fn batch(&self, id: &str) -> Option<Batch> {
-        self.lock().batches.get(id).cloned()
+        self.kept().batches.get(id).cloned()
     }
 
     /// All batches of `form`, the oldest first.
     pub fn batches(&self, form: Form) -> Vec<Batch> {
-        let kept = self.lock();
+        let kept = self.kept();
         let mut batches: Vec<_> =
             kept.batches.values().filter(|batch| batch.form == form).cloned().collect();
         batches.sort_by_key(|batch| batch.number);
@@ -257,7 +279,7 @@ impl Store {
 
     /// The oldest batch that is not over.
     pub fn next(&self) -> Option<Batch> {
-        let kept = self.lock();
+        let kept = self.kept();
         let open = kept.batches.values().filter(|batch| !batch.status.is_over());
         open.min_by_key(|batch| batch.number).cloned()
     }
@@ -267,7 +289,7 @@ impl Store {
     /// # Errors
     /// There is none; the disk's.
     pub fn change(&self, id: &str, change: impl FnOnce(&mut Batch)) -> Result<Batch, Refused> {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         let mut batch = kept.batches.get(id).cloned().ok_or(Refused::Absent)?;
         change(&mut batch);
         self.write(&format!("batches/{id}.json"), &batch)?;
@@ -277,7 +299,7 @@ impl Store {
 
     /// Counts answers and errors of the batch `id`, which its lines tell anew after a restart.
     pub fn count(&self, id: &str, completed: usize, failed: usize) {
-        if let Some(batch) = self.lock().batches.get_mut(id) {
+        if let Some(batch) = self.kept().batches.get_mut(id) {
             (batch.completed, batch.failed) = (completed, failed);
         }
     }
@@ -302,7 +324,7 @@ impl Store {
     /// # Errors
     /// There is none, it is not over, the disk's.
     pub fn remove(&self, id: &str) -> Result<(), Refused> {
-        let mut kept = self.lock();
+        let mut kept = self.kept();
         match kept.batches.get(id).map(|batch| batch.status.is_over()) {
             None => Err(Refused::Absent),
             Some(false) => Err(Refused::InUse(id.to_owned())),
@@ -326,7 +348,7 @@ impl Store {
     /// Removes what has had its time.
     pub fn sweep(&self, now: u64) {
         let (files, batches) = {
-            let kept = self.lock();
+            let kept = self.kept();
             let files = kept.files.values().filter(|file| file.expires <= now);
             let over = |batch: &&Batch| {
                 batch.status.is_over()

@@ -31,6 +31,7 @@ pub async fn stored<T: Send + 'static>(
 pub fn error_of(store: &Store, id: &str, refused: Refused) -> ApiError {
     let bounds = store.bounds();
     match refused {
+        Refused::Ending => ApiError::draining(),
         Refused::Absent => ApiError::not_stored(id),
         Refused::FileTooLong => {
             let most = bounds.file_bytes;

@@ -62,9 +62,10 @@ struct Journals {
 }
 
 impl Worker {
-    /// Answers batches for ever.
+    /// Answers batches until the server ends. What has no answer then gets one after the next
+    /// start.
     pub async fn run(self) {
-        loop {
+        while !self.store.has_ended() {
             let store = Arc::clone(&self.store);
             let _ = tokio::task::spawn_blocking(move || store.sweep(now())).await;
             let Some(batch) = self.store.next() else {
@@ -73,6 +74,9 @@ impl Worker {
             };
             let id = batch.id.clone();
             if let Err(refused) = self.work_on(batch).await {
+                if matches!(refused, Refused::Ending) {
+                    return;
+                }
                 tracing::error!(target: "batches", id, ?refused, "a batch failed");
                 let message = format!("the folder of --batch-dir fails: {refused:?}");
                 let fault = Fault { code: "storage".into(), message, line: None, param: None };
@@ -154,6 +158,9 @@ impl Worker {
             match self.store.batch(&batch.id).map(|batch| batch.status) {
                 Some(Status::InProgress) => {}
                 _ => return Ok((Stop::Cancelled, journals)),
+            }
+            if self.store.has_ended() {
+                return Err(Refused::Ending);
             }
             if now() >= batch.expires {
                 return Ok((Stop::Expired, journals));
