@@ -36,6 +36,8 @@ pub(crate) struct Description {
     pub info: ModelInfo,
     /// The layers that have attention.
     pub attention_layers: Vec<usize>,
+    /// The bytes of a model that drafts, as a share of all weights.
+    pub drafter_share: f64,
     /// It has a vision tower.
     pub sees: bool,
     /// It has an audio tower.
@@ -126,16 +128,21 @@ fn build(
     let mut specs =
         StateSpec::of_layers(&model.layers, bound, |layer, bound| layer.mixer.state(bound));
     if load.speculate == Speculate::Mtp && model.drafter.is_none() {
-        let reason =
-            "no layer of this checkpoint that predicts a further token is read; leave it unset";
+        let reason = match kernels.is_on_cuda() {
+            true => "layers that predict further tokens do not draft on CUDA; leave it unset",
+            false => {
+                "no layer of this checkpoint that predicts a further token is read; leave it unset"
+            }
+        };
         let what = "speculate".to_owned();
         return Err(inference_core::Error::Unsupported { what, reason: reason.into() }.into());
     }
     specs.extend(model.drafter.iter().flat_map(|drafter| drafter.specs(bound)));
-    let mut weight_bytes = totals.bytes;
+    let (mut weight_bytes, mut drafter_share) = (totals.bytes, 0.0);
     if let Some(drafting) = &options.drafting {
         let (drafter, bytes) = drafter(options, drafting, only_describe)?;
         specs.extend(drafter.specs(bound));
+        drafter_share = bytes as f64 / (bytes + totals.bytes).max(1) as f64;
         weight_bytes += bytes;
         model.drafter = Some(drafter);
     }
@@ -179,7 +186,7 @@ fn build(
         (Feature::DraftTokens, reason.to_owned())
     });
     let refused = kv_bits.into_iter().chain(cpu_activations).chain(no_drafts).collect();
-    let description = Description { info, attention_layers, refused, sees, hears };
+    let description = Description { info, attention_layers, refused, sees, hears, drafter_share };
     Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
 }
 

@@ -265,7 +265,8 @@ impl Group {
         served: &Served,
         prefixes: &mut PrefixCache,
     ) -> mlx_ffi::Result<()> {
-        let shared = rows.filter(|at| served.shares(self.rows[*at].first_pass()));
+        let leaves = served.leaves_prefixes(&self.caches);
+        let shared = rows.filter(|at| leaves && served.shares(self.rows[*at].first_pass()));
         let of = |at: usize| {
             let (ids, row) = (self.rows[at].keys(), self.slots[at]);
             Keeping { ids, held: self.caches.offsets()[row] as usize, row }

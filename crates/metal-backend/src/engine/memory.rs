@@ -5,7 +5,7 @@ use mlx_ffi::{Device, memory};
 
 use super::pass;
 use crate::cache::{StateCost, StateSpec, Storage};
-use crate::layers::{Decoder, Mixer, Workspace};
+use crate::layers::{Decoder, Drafter, Mixer, Workspace};
 use crate::plan::Need;
 
 /// Positions whose logits are computed at once, where those of many are asked for.
@@ -75,14 +75,22 @@ impl Budget {
         (limit, chunk, pass): (u64, usize, usize),
     ) -> Budget {
         let layers = specs.iter().map(|spec| spec.cost(storage, dtype_size)).collect();
-        let mixers = || model.layers.iter().map(|layer| &layer.mixer);
+        let drafting = || model.drafter.iter().flat_map(Drafter::layers);
+        let mixers = || model.layers.iter().chain(drafting()).map(|layer| &layer.mixer);
+        let (inner, products) = match &model.drafter {
+            None => (model.intermediate_size, model.workspace()),
+            Some(drafter) => {
+                let (inner, products) = drafter.widest();
+                (inner.max(model.intermediate_size), model.workspace().or(products))
+            }
+        };
         let mixed = mixers().map(Mixer::activations).max().unwrap_or(0);
         // The residual stream and its norms, the layers' own inputs, what the mixer holds, the
         // three intermediates of the feed-forward network.
         let values = model.stream_values();
         let of_drafter = model.drafter.as_ref().map_or(0, |of| of.stream_values(values));
         let stream = 4 * values.max(of_drafter);
-        let activations = stream + mixed + 3 * model.intermediate_size as u64;
+        let activations = stream + mixed + 3 * inner as u64;
         let mut budget = Budget {
             limit,
             layers,
@@ -93,7 +101,7 @@ impl Budget {
             },
             original_context: model.original_context.map(|length| length as usize),
             score_bytes: mixers().map(|mixer| mixer.score_bytes(device)).max().unwrap_or(0),
-            products: model.workspace(),
+            products,
             head: model.head_workspace(),
             logit_bytes: 4 * 4 * model.vocab_size as u64,
             chunk: chunk as u64,

@@ -52,7 +52,7 @@ impl Prefixes {
         if let Some(folder) = prefix_cache_dir {
             PrefixStore::prepare(folder)?;
             let mut known = KnownDigests::read(folder);
-            let key = key(options, &mut known)?;
+            let key = key(options, served.specs.len(), &mut known)?;
             let key = checkpoint.whole_digest(&key, &mut known)?;
             known.save();
             let mut store = PrefixStore::open(folder, &key, *prefix_cache_disk)?;
@@ -83,7 +83,7 @@ impl Prefixes {
 }
 
 /// The key of the kept files: all that decides keys and values beside the model's own files.
-fn key(options: &EngineOptions, known: &mut KnownDigests) -> Result<String> {
+fn key(options: &EngineOptions, layers: usize, known: &mut KnownDigests) -> Result<String> {
     let LoadOptions { kv_bits, kv_group_size, batch_invariant, dtype, prefill_chunk, .. } =
         &options.load;
     let adapter = match &options.load.adapter_path {
@@ -96,7 +96,7 @@ fn key(options: &EngineOptions, known: &mut KnownDigests) -> Result<String> {
     };
     let (version, device, kernels) = (env!("CARGO_PKG_VERSION"), options.device, options.kernels);
     Ok(format!(
-        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {prefill_chunk:?} {adapter} {drafter}"
+        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {prefill_chunk:?} {adapter} {drafter} {layers}"
     ))
 }
 

@@ -9,7 +9,7 @@ use super::due::Due;
 use super::features::Features;
 use super::memory::Budget;
 use super::ranks::Ranks;
-use crate::cache::{StateSpec, Storage, Usable};
+use crate::cache::{Caches, StateSpec, Storage, Usable};
 use crate::kernels::Kernels;
 use crate::layers::{Decoder, Stage};
 
@@ -28,8 +28,10 @@ pub(super) struct Served {
     /// A row that leaves a batch leaves its slot to the next one that joins.
     /// So buffers and captured steps stay. A vacant slot costs as much as a row: little on a GPU.
     pub keeps_slots: bool,
-    /// Requests that say nothing of drafts have those of lookups.
-    pub looks_up: bool,
+    /// Requests that say nothing of drafts have them.
+    pub drafts: bool,
+    /// The share of a step that a drafter takes.
+    pub drafter_share: f64,
     /// Whose kernels compute.
     pub kernels: Kernels,
     /// The ranks that compute together; they go on as the first one decides.
@@ -53,17 +55,18 @@ impl Served {
     /// The most draft tokens of a pass of a request of up to `total` tokens; 0: none. Where it says
     /// nothing, and its caches cannot go back, there are none.
     pub fn draft_tokens(&self, asked: Option<usize>, total: usize) -> usize {
-        match (asked, &self.model.drafter) {
-            (Some(count), _) => count,
-            (None, drafter) if drafter.is_some() || self.looks_up => {
-                if self.can_go_back(total) {
-                    GenerateOptions::DRAFT_TOKENS
-                } else {
-                    0
-                }
-            }
-            (None, _) => 0,
+        match asked {
+            Some(count) => count,
+            None if self.drafts && self.can_go_back(total) => GenerateOptions::DRAFT_TOKENS,
+            None => 0,
         }
+    }
+
+    /// Returns true when what rows of `caches` compute is of use to later requests. A drafter that
+    /// did not take it in could not go on from there.
+    pub fn leaves_prefixes(&self, caches: &Caches) -> bool {
+        let needs = self.model.drafter.as_ref().is_some_and(|drafter| !drafter.is_cheap());
+        !needs || caches.is_followed()
     }
 
     /// Returns true when the caches of a request of up to `total` tokens can take positions back.

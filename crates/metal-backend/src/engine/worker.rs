@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
-use inference_core::{Error, Speculate};
+use inference_core::{Error, LoadOptions, Speculate};
 use mlx_ffi::{Device, memory};
 
 use super::device::{self, out_of_memory};
@@ -142,6 +142,13 @@ fn load_checked(
     load::load(options, checkpoint, ranks.group())
 }
 
+/// Returns true when requests that say nothing of drafts have them. One that is computed by itself
+/// verifies each draft, whether that pays or not: only where the load asks for that.
+fn drafts(options: &LoadOptions, has_drafter: bool) -> bool {
+    let is_asked = options.speculate != Speculate::Auto || options.draft_model.is_some();
+    (has_drafter || options.speculate == Speculate::Ngram) && (is_asked || !options.batch_invariant)
+}
+
 /// A model that can serve.
 struct Loaded {
     served: Served,
@@ -194,7 +201,8 @@ fn load_model(
         pass,
         alone,
         keeps_slots: options.kernels.is_on_cuda(),
-        looks_up: options.load.speculate == Speculate::Ngram,
+        drafts: drafts(&options.load, model.drafter.is_some()),
+        drafter_share: description.drafter_share,
         kernels: options.kernels,
         ranks: Rc::new(ranks),
         model,

@@ -184,7 +184,8 @@ impl Decoder {
                 pass.stream.h = streams.end(&pass.stream.h)?;
             }
             if let Some(drafter) = &self.drafter {
-                match pass.ids.take().filter(|_| caches.is_followed()) {
+                let follows = drafter.is_cheap() || caches.is_followed();
+                match pass.ids.take().filter(|_| follows) {
                     Some(ids) => {
                         let lengths = pass.positions.lengths();
                         drafter.follow(self, (&ids, &pass.stream.h), lengths, caches)?;

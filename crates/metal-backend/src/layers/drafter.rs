@@ -2,7 +2,7 @@
 
 use mlx_ffi::{Array, Indices, Result, async_eval, eval_all, on_cpu, ops};
 
-use super::{Block, Decoder, Heads, Positions};
+use super::{Block, Decoder, Heads, Positions, Workspace};
 use crate::cache::{Caches, StateSpec, Trail};
 
 /// Positions from which on each layer is waited for on a CPU, so that few activations are held.
@@ -32,7 +32,13 @@ impl Drafter {
         Ok(Drafter::Model(Box::new(model)))
     }
 
-    fn layers(&self) -> &[Block] {
+    /// Returns true when it takes in all that passes, since that costs next to nothing.
+    pub fn is_cheap(&self) -> bool {
+        matches!(self, Drafter::Heads(_))
+    }
+
+    /// Its layers.
+    pub fn layers(&self) -> &[Block] {
         match self {
             Drafter::Model(model) => &model.layers,
             Drafter::Heads(heads) => std::slice::from_ref(&heads.block),
@@ -43,6 +49,15 @@ impl Drafter {
     pub fn specs(&self, context_length: Option<i32>) -> Vec<StateSpec> {
         let state = |layer: &Block, bound| layer.mixer.state(bound);
         StateSpec::of_layers(self.layers(), context_length, state)
+    }
+
+    /// Values between the projections of its widest feed-forward network, and what products of its
+    /// layers take, where it is a model of its own.
+    pub fn widest(&self) -> (i32, Workspace) {
+        match self {
+            Drafter::Model(model) => (model.intermediate_size, model.workspace()),
+            Drafter::Heads(heads) => (0, heads.block.workspace(heads.embed_norm.weight.dtype())),
+        }
     }
 
     /// Values of one position between its layers, for a model of so many between its own.
@@ -93,9 +108,10 @@ impl Drafter {
                 };
                 let state = &mut caches.layers_mut()[first];
                 positions.hide_first();
-                let own = heads.forward(model, ids, &before, &mut positions, state)?;
+                // What it makes of them is not needed: only its keys and values are computed.
+                heads.forward(model, ids, &before, &mut positions, state)?;
                 caches.set_trail(Trail::of_pass(normed.share()?)?);
-                async_eval(caches.arrays_from(first).chain([&own, &normed]))
+                async_eval(caches.arrays_from(first).chain([&normed]))
             }
         }
     }

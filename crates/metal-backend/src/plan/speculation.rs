@@ -11,6 +11,9 @@ const REMEMBERED: f64 = 0.9;
 /// The draft tokens that count as compared before any was, and how many of them as drawn.
 const ASSUMED: (f64, f64) = (2.0, 1.0);
 
+/// The same of a drafter, beside those.
+const TRUSTED: (f64, f64) = (8.0, 7.5);
+
 /// Passes that are measured of a length before its time is known.
 const FEWEST: u32 = 2;
 /// Passes of a length that follow each other before any can be measured: the first ones compile
@@ -42,6 +45,13 @@ pub(crate) struct Acceptance {
 }
 
 impl Acceptance {
+    /// That of a drafter before any of its tokens is compared: drafts that are not verified teach
+    /// nothing of it, so that it begins with trust.
+    pub fn of_drafter() -> Acceptance {
+        let (compared, drawn) = TRUSTED;
+        Acceptance { compared, drawn }
+    }
+
     /// Takes note of a draft token: whether it was drawn.
     pub fn note(&mut self, was_drawn: bool) {
         self.compared = self.compared * REMEMBERED + 1.0;
@@ -93,6 +103,8 @@ pub(crate) struct Verifying {
     /// Drafts are made behind what that step draws. Otherwise its draw has to be a draft's first
     /// token, too.
     pub behind_draw: bool,
+    /// The share of a step that a drafter takes, which steps without drafts would not have.
+    pub drafter: f64,
 }
 
 /// How long passes of decoding rows take, by the positions of each row.
@@ -164,7 +176,7 @@ impl PassCosts {
     pub fn draft_length(&self, rows: &[Drafted], most: usize, verifying: Verifying) -> usize {
         let longest = rows.iter().map(|row| row.length).max().unwrap_or(0);
         let Some(step) = self.step(rows.len()) else { return 0 };
-        let without = LEAST_GAIN * rows.len() as f64 / step;
+        let without = LEAST_GAIN * rows.len() as f64 / (step * (1.0 - verifying.drafter));
         let lengths = LENGTHS.into_iter().filter(|length| *length < most).chain([most]);
         let rates = lengths.filter(|length| (1..=longest).contains(length)).map(|length| {
             let in_flight = verifying.switch && !verifying.behind_draw;
@@ -224,7 +236,8 @@ impl PassCosts {
 mod tests {
     use super::*;
 
-    const NOTHING: Verifying = Verifying { repeat: false, switch: false, behind_draw: false };
+    const NOTHING: Verifying =
+        Verifying { repeat: false, switch: false, behind_draw: false, drafter: 0.0 };
     const REPEATED: Verifying = Verifying { repeat: true, ..NOTHING };
     const STEP: Duration = Duration::from_millis(10);
 
@@ -285,6 +298,26 @@ mod tests {
         let found = costs.draft_length(&[drafted(40, 16)], 16, REPEATED);
         assert!((1..=8).contains(&found), "{found}");
         assert_eq!(costs.draft_length(&[middling], 16, REPEATED), 0);
+    }
+
+    #[test]
+    fn a_drafter_is_trusted_until_its_drafts_fail_and_pays_for_its_own_time() {
+        let fresh = Drafted { acceptance: Acceptance::of_drafter(), length: 4 };
+        let mut unknown = PassCosts::new(false);
+        (0..FEWEST).for_each(|_| unknown.note(1, 1, STEP));
+        let behind_draw = Verifying { behind_draw: true, ..NOTHING };
+        assert!(unknown.draft_length(&[fresh], 4, behind_draw) > 0);
+        let repeated = Verifying { repeat: true, ..behind_draw };
+        assert!(unknown.draft_length(&[fresh], 4, repeated) > 0, "a second pass is seldom needed");
+        let mut failed = fresh;
+        (0..20).for_each(|_| failed.acceptance.note(false));
+        assert_eq!(unknown.draft_length(&[failed], 4, behind_draw), 0);
+        // A pass gives 1.5 tokens and takes 1.2 steps, of which the drafter takes a third.
+        let costs = costs(false, 1, 20);
+        let half = Drafted { acceptance: Acceptance::default(), length: 1 };
+        assert_eq!(costs.draft_length(&[half], 1, behind_draw), 1);
+        let third = Verifying { drafter: 0.33, ..behind_draw };
+        assert_eq!(costs.draft_length(&[half], 1, third), 0);
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl Group {
         let behind = |(row, length): (&Row, usize)| row.drafted(length.saturating_sub(unread));
         let drafted: Vec<Drafted> = self.rows.iter().zip(lengths).map(behind).collect();
         let repeat = self.caches.need_snapshots();
-        let verifying = Verifying { repeat, switch, behind_draw };
+        let drafter = served.drafter_share;
+        let verifying = Verifying { repeat, switch, behind_draw, drafter };
         let length = clock.costs.draft_length(&drafted, most, verifying);
         if behind_draw && length == 0 {
             self.rows.iter_mut().filter_map(|row| row.drafts.as_mut()).for_each(Drafts::note_idle);

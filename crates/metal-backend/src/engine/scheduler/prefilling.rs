@@ -28,7 +28,9 @@ fn keep_prompts(
     prefixes: &mut PrefixCache,
     prefill: &Prefill,
 ) -> mlx_ffi::Result<()> {
-    let shared = prefill.held().enumerate().filter(|(_, (row, _))| served.shares(row.first_pass()));
+    let leaves = served.leaves_prefixes(&prefill.caches);
+    let shares = |row: &Row| leaves && served.shares(row.first_pass());
+    let shared = prefill.held().enumerate().filter(|(_, (row, _))| shares(row));
     let rows = shared.map(|(at, (row, held))| Keeping { ids: row.keys(), held, row: at });
     prefixes.keep(&rows.collect::<Vec<_>>(), &prefill.caches, Moment::Prefill)
 }
@@ -64,7 +66,9 @@ impl Scheduler<'_> {
             .with_shift(shift)
             .with_followed(row.asks_model_for_drafts());
         // What is told of the prompt's tokens is computed with them.
-        let computes_all = row.prompt_logprobs.is_some();
+        // A drafter would go on from a prefix otherwise than from what it took in itself.
+        let drafts_alone = *alone && row.asks_model_for_drafts();
+        let computes_all = row.prompt_logprobs.is_some() || drafts_alone;
         let keys = row.keys();
         let known = if computes_all { &[] } else { &keys[..row.chunked.unwrap_or(keys.len())] };
         let ends = |held: usize| !row.is_inside_picture(held);
@@ -74,7 +78,7 @@ impl Scheduler<'_> {
             Ok(miss) => {
                 let miss = match miss {
                     Some(CacheMiss::Off) => miss,
-                    _ if computes_all => Some(CacheMiss::PromptLogprobs),
+                    _ if row.prompt_logprobs.is_some() => Some(CacheMiss::PromptLogprobs),
                     _ => miss,
                 };
                 let done = caches.offsets()[0] as usize;

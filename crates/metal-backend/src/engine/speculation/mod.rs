@@ -38,7 +38,7 @@ impl Drafts {
         (most > 0).then(|| Drafts {
             most,
             proposer: (!by_model).then(lookup),
-            acceptance: Acceptance::default(),
+            acceptance: if by_model { Acceptance::of_drafter() } else { Acceptance::default() },
             idle: 0,
             open: None,
             verified: (0, 0),
@@ -111,7 +111,9 @@ impl Drafts {
     /// Takes note of a pass behind `held` ids that verified so many draft tokens, of which so many
     /// were drawn.
     pub fn note(&mut self, held: usize, verified: usize, accepted: usize) {
-        self.idle = 0;
+        if verified > 0 {
+            self.idle = 0;
+        }
         self.verified.0 += verified;
         self.verified.1 += accepted;
         self.passes.push([held, verified, accepted]);

@@ -41,7 +41,8 @@ pub(super) fn served(options: &EngineOptions) -> Served {
         pass: 512,
         alone: false,
         keeps_slots: true,
-        looks_up: false,
+        drafts: false,
+        drafter_share: 0.0,
         kernels: options.kernels,
         model,
     }
