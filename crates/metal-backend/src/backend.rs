@@ -25,7 +25,7 @@ use crate::kernels::{Kernels, Settings};
 use crate::load::{Drafting, EngineOptions};
 use crate::model::MlxModel;
 #[cfg(feature = "speech")]
-use crate::speech::MlxTranscriptionModel;
+use crate::speech::{MlxTranscriptionModel, ParakeetModel, is_parakeet};
 use crate::{load, models};
 
 /// Files that lie in the program, as (name, bytes).
@@ -121,6 +121,9 @@ impl Backend for MlxBackend {
         self.check_name(options.backend.as_deref())?;
         options.validate()?;
         let kernels = kernels(self.device)?;
+        if is_parakeet(&model_type_of(path)) {
+            return Ok(Box::new(ParakeetModel::load(path, options, self.device, kernels)?));
+        }
         Ok(Box::new(MlxTranscriptionModel::load(path, options, self.device, kernels)?))
     }
 }
@@ -340,11 +343,16 @@ pub fn describe_embedding_model(_: &Path, _: &EmbeddingLoadOptions) -> Result<Em
 /// Returns true when the folder at `path` holds a model that transcribes speech, by the
 /// architecture in its `config.json`.
 pub fn is_transcription_model(path: &Path) -> bool {
+    load::transcribes(&model_type_of(path))
+}
+
+/// The architecture in the `config.json` of a folder; empty where it has none.
+fn model_type_of(path: &Path) -> String {
     let files = ModelFiles::Folder(path.to_owned());
     let text = files.text("config.json").ok().flatten().unwrap_or_default();
     let config = Config::parse("config.json", &text).ok();
     let name = config.as_ref().and_then(|config| config.opt_text("model_type").ok().flatten());
-    name == Some("whisper")
+    name.unwrap_or_default().to_owned()
 }
 
 /// Describes the model in a folder, which transcribes speech, without reading weights.
@@ -358,6 +366,9 @@ pub fn describe_transcription_model(
 ) -> Result<TranscriptionModelInfo> {
     options.validate()?;
     let device = device(options.backend.as_deref())?;
+    if is_parakeet(&model_type_of(path)) {
+        return ParakeetModel::describe(path, options, device, kernels(device)?);
+    }
     MlxTranscriptionModel::describe(path, options, device, kernels(device)?)
 }
 

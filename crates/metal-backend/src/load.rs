@@ -46,6 +46,11 @@ pub(crate) struct Description {
     pub refused: Vec<(Feature, String)>,
 }
 
+/// Returns true for the architectures of models that transcribe speech.
+pub(crate) fn transcribes(model_type: &str) -> bool {
+    matches!(model_type, "whisper" | "parakeet_ctc" | "parakeet_tdt")
+}
+
 /// Reads `config.json`.
 ///
 /// # Errors
@@ -58,7 +63,7 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
     }
     let config = Config::parse("config.json", &text);
     if let Ok(config) = &config
-        && config.opt_text("model_type").ok().flatten() == Some("whisper")
+        && config.opt_text("model_type").ok().flatten().is_some_and(transcribes)
     {
         let reason = "is of a model that transcribes speech: use `ml transcribe` or `ml serve --transcription-model`";
         return Err(load_error(&files.path("config.json"), reason));

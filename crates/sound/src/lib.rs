@@ -4,7 +4,8 @@
 //! - [`Sound::decode`] reads WAV, AIFF, FLAC, MP3, AAC, ALAC, Vorbis and Opus, bare or in Ogg, MP4
 //!   or WebM. [`Limits`] are held before and while it decodes.
 //! - [`Resampler`] changes the rate of samples, a part at a time.
-//! - [`Mel`] makes the features of Whisper as transformers does, and [`LogMel`] those of Gemma.
+//! - [`Mel`] makes the features of Whisper as transformers does, [`LogMel`] those of Gemma, and
+//!   [`NormalizedMel`] those of Parakeet.
 //! - [`wav`] writes samples as a file.
 //!
 //! ```
@@ -30,6 +31,7 @@ mod error;
 mod limits;
 mod log_mel;
 mod mel;
+mod normalized_mel;
 #[cfg(feature = "decode")]
 mod opus;
 #[cfg(feature = "decode")]
@@ -46,5 +48,6 @@ pub use error::SoundError;
 pub use limits::Limits;
 pub use log_mel::{Floor, Frames, LogMel};
 pub use mel::{Features, Mel, MelError};
+pub use normalized_mel::NormalizedMel;
 pub use resample::Resampler;
 pub use wav::wav;

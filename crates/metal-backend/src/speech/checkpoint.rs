@@ -76,7 +76,7 @@ fn sizes(config: &Config) -> Result<Sizes> {
     let model_type = config.opt_text("model_type")?.unwrap_or_default();
     if model_type != "whisper" {
         return Err(Error::model(format!(
-            "`{model_type}` transcribes no speech here: take a model of the architecture whisper"
+            "`{model_type}` transcribes no speech here: take a model of the architecture whisper, parakeet_ctc or parakeet_tdt"
         )));
     }
     if config.get("n_mels").is_some() {

@@ -1,5 +1,5 @@
-//! Models that transcribe speech (Whisper). Requests are heard side by side on a thread of their
-//! own, window by window.
+//! Models that transcribe speech. Whisper hears requests side by side on a thread of their own,
+//! window by window; Parakeet hears them as wholes.
 
 mod alignment;
 mod checkpoint;
@@ -7,9 +7,11 @@ mod languages;
 mod marks;
 mod model;
 mod network;
+mod parakeet;
 mod rules;
 mod segments;
 mod session;
 mod transcriber;
 
 pub(crate) use model::MlxTranscriptionModel;
+pub(crate) use parakeet::{ParakeetModel, is_known as is_parakeet};

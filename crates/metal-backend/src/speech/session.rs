@@ -326,7 +326,7 @@ fn without_second_time(tokens: &[u32], first_time: Option<u32>) -> &[u32] {
 }
 
 /// How many times `text` is as long as its compressed form.
-fn compression_ratio(text: &[u8]) -> f32 {
+pub(super) fn compression_ratio(text: &[u8]) -> f32 {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     let compressed = encoder.write_all(text).and_then(|()| encoder.finish());
     compressed.map_or(0.0, |compressed| text.len() as f32 / compressed.len().max(1) as f32)

@@ -1,6 +1,7 @@
 //! Models that transcribe speech against transformers: see `tests/fixtures/speech/make.py`.
 
 mod fixtures;
+mod parakeet;
 mod refusals;
 
 use std::thread;
