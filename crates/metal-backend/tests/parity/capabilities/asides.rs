@@ -2,8 +2,8 @@
 //! own.
 
 use inference_core::{
-    CancelToken, ChatOptions, ClassifyOptions, EncodedPicture, Error, Feature, GenerateOptions,
-    InspectOptions, Message, Prompt, PromptPart, Role, TextModel, Value,
+    CancelToken, ChatOptions, ClassifyOptions, EncodedPicture, EncodedSound, Error, Feature,
+    GenerateOptions, InspectOptions, Message, Prompt, PromptPart, Role, TextModel, Value,
 };
 
 use super::{Walk, prompt};
@@ -25,6 +25,11 @@ pub fn walk(walk: &mut Walk, model: &dyn TextModel) {
     let parts = Prompt::Parts(vec![picture, PromptPart::Ids(vec![20, 21])]);
     let shown = model.prompt_ids(&parts).map(|ids| ids.len() > 3);
     walk.option("images", Some(Feature::Images), shown);
+    let bytes = std::fs::read(root().join("../hearing/sounds/word.wav")).expect("a sound");
+    let sound = PromptPart::Sound(EncodedSound::new(bytes, "word.wav"));
+    let parts = Prompt::Parts(vec![sound, PromptPart::Ids(vec![20, 21])]);
+    let heard = model.prompt_ids(&parts).map(|ids| ids.len() > 3);
+    walk.option("audio", Some(Feature::Audio), heard);
 }
 
 fn cancelled() -> CancelToken {
