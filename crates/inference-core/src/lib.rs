@@ -56,6 +56,7 @@ mod ranks;
 mod registry;
 mod results;
 mod sound_limits;
+mod speculate;
 mod transcription;
 mod transcription_model;
 mod transcription_request;
@@ -96,7 +97,7 @@ pub use message::{Message, Role};
 pub use metrics::{CacheMiss, EngineStatus, GenerateMetrics, LastMetrics, StepTimes};
 pub use model::TextModel;
 pub use model_info::{ModelInfo, Packing, SpecialToken, StoredAs};
-pub use options::{ClassifyOptions, Dtype, GenerateOptions, LoadOptions, Speculate, Xtc};
+pub use options::{ClassifyOptions, Dtype, GenerateOptions, LoadOptions, Xtc};
 pub use penalty::PenaltyScope;
 pub use picture_limits::{PictureLimits, PictureTokens};
 pub use prompt::{PlacedPicture, PlacedSound, Prompt, PromptPart, RenderedPrompt};
@@ -107,6 +108,7 @@ pub use registry::{
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
 pub use sound_limits::SoundLimits;
+pub use speculate::Speculate;
 pub use transcription::{
     SpeechSegment, SpokenWord, Transcript, Transcription, TranscriptionEvent, TranscriptionMetrics,
     TranscriptionSender, WindowFacts,

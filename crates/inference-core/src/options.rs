@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::{
     CancelToken, Constraint, CpuActivations, Dry, Error, LoadProgress, PenaltyScope, Ranks,
-    ReasoningBudget, ReasoningMarks, Result,
+    ReasoningBudget, ReasoningMarks, Result, Speculate,
 };
 
 /// A floating-point type that a model can be computed in.
@@ -111,35 +111,6 @@ pub struct LoadOptions {
     /// Is told how many bytes of weights are read. It changes nothing, so that a backend need not
     /// tell.
     pub progress: Option<LoadProgress>,
-}
-
-/// Whoever drafts the tokens of requests, which one pass verifies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Speculate {
-    /// The load's [`draft_model`](LoadOptions::draft_model); without one, a layer of the checkpoint
-    /// that predicts a further token, where the backend has a use for it; else lookups, for
-    /// requests that ask for draft tokens.
-    #[default]
-    Auto,
-    /// A layer of the checkpoint that predicts a further token (multi-token prediction).
-    Mtp,
-    /// The load's [`draft_model`](LoadOptions::draft_model).
-    Draft,
-    /// Lookups of a request's last tokens in its prompt and its answer, for every request.
-    Ngram,
-    /// Nobody: requests that ask for draft tokens are refused.
-    Off,
-}
-
-impl Speculate {
-    /// All of them, with their names.
-    pub const ALL: [(&str, Speculate); 5] = [
-        ("auto", Speculate::Auto),
-        ("mtp", Speculate::Mtp),
-        ("draft", Speculate::Draft),
-        ("ngram", Speculate::Ngram),
-        ("off", Speculate::Off),
-    ];
 }
 
 impl LoadOptions {

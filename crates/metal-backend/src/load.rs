@@ -12,7 +12,7 @@ use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
-use crate::layers::{Decoder, Drafter, Stage};
+use crate::layers::{Decoder, DraftModel, Drafter, Stage};
 use crate::models;
 use crate::weights::{Adapter, Checkpoint, TakesHeads, Weights};
 pub(crate) use options::{Drafting, EngineOptions};
@@ -203,7 +203,7 @@ fn drafter(
     options: &EngineOptions,
     drafting: &Drafting,
     only_describe: bool,
-) -> Result<(Drafter, u64)> {
+) -> Result<(Box<dyn Drafter>, u64)> {
     let Drafting { files, config } = drafting;
     let at_folder = |error: Error| error.at(&files.folder());
     let refused = |reason: &str| load_error(&files.folder(), format!("cannot draft: {reason}"));
@@ -212,8 +212,8 @@ fn drafter(
     let weights = Weights::of(&checkpoint, config, dtype, options.kernels, only_describe);
     let own = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
-    let drafter = Drafter::by(own).map_err(refused)?;
-    Ok((drafter, totals.bytes))
+    let drafter = DraftModel::new(own).map_err(refused)?;
+    Ok((Box::new(drafter), totals.bytes))
 }
 
 /// Which layers that draft are taken. They are of no use to ranks, which do not agree on drafts,

@@ -107,8 +107,8 @@ impl HowArgs {
     /// The contract's options, checked.
     ///
     /// # Errors
-    /// The first option out of its range, an adapter or a draft model that is not in the cache, and ranks that
-    /// cannot be read.
+    /// The first option out of its range, an adapter or a draft model that is not in the cache, and
+    /// ranks that cannot be read.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
             backend: self.backend.clone(),

@@ -88,12 +88,12 @@ pub struct SamplingArgs {
     /// Fewest tokens to generate: until then no end and no stop text counts
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub min_tokens: Option<usize>,
-    /// Propose up to N next tokens and verify them in one pass; 0: off [default: 4 where --speculate
-    /// finds who drafts, else 0]
+    /// Propose up to N next tokens and verify them in one pass; 0: off [default: 4 where
+    /// --speculate finds who drafts, else 0]
     ///
     /// Without one, the draft is what followed the last tokens where they stood before. The tokens
-    /// stay what they are without it. In bf16 and f16, of two tokens that are almost as likely the other may
-    /// be drawn.
+    /// stay what they are without it. In bf16 and f16, of two tokens that are almost as likely the
+    /// other may be drawn.
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub draft_tokens: Option<usize>,
     /// Hold the answer to the JSON schema in this file

@@ -22,19 +22,19 @@ type Form = ([i32; 4], Dtype);
 #[derive(Debug)]
 pub(crate) struct Caches {
     /// Positions that each row has passed, the position of its next one.
-    offsets: Vec<i32>,
+    pub(super) offsets: Vec<i32>,
     /// For each row, the position of its next id minus its offset: pictures have other positions
     /// than offsets.
     shifts: Vec<i32>,
     /// The factors of LongRoPE of all rows.
     rope_factors: RopeFactors,
-    layers: Vec<State>,
+    pub(super) layers: Vec<State>,
     /// Changes whenever the buffers are made for other rows.
     layout: u64,
     /// A drafter takes in what passes.
-    is_followed: bool,
+    pub(super) is_followed: bool,
     /// The hidden states from which heads go on.
-    trail: Trail,
+    pub(super) trail: Trail,
 }
 
 impl Caches {
@@ -50,11 +50,6 @@ impl Caches {
     /// The empty caches of rows whose positions have other factors.
     pub fn with_rope_factors(self, rope_factors: RopeFactors) -> Caches {
         Caches { rope_factors, ..self }
-    }
-
-    /// The caches of rows whose ids a drafter takes in, if so.
-    pub fn with_followed(self, is_followed: bool) -> Caches {
-        Caches { is_followed, ..self }
     }
 
     /// The caches of one row whose ids behind the prompt have positions `shift` above their
@@ -152,46 +147,6 @@ impl Caches {
         self.layers.iter().flat_map(State::arrays)
     }
 
-    /// The arrays of all layers from the one with this index on.
-    pub fn arrays_from(&self, first: usize) -> impl Iterator<Item = &Array> {
-        self.layers[first.min(self.layers.len())..].iter().flat_map(State::arrays)
-    }
-
-    /// Layers, those of a drafter included.
-    pub fn depth(&self) -> usize {
-        self.layers.len()
-    }
-
-    /// Returns true when a drafter takes in what passes.
-    pub fn is_followed(&self) -> bool {
-        self.is_followed
-    }
-
-    /// Lets a drafter take in what passes from now on, or not.
-    pub fn set_followed(&mut self, is_followed: bool) {
-        self.is_followed = is_followed;
-    }
-
-    /// The hidden states from which heads go on.
-    pub fn trail(&self) -> &Trail {
-        &self.trail
-    }
-
-    /// Takes the hidden states of the last pass.
-    pub fn set_trail(&mut self, trail: Trail) {
-        self.trail = trail;
-    }
-
-    /// Takes the last `count` positions of all rows back from the layers from `first` on, which
-    /// alone were given them.
-    ///
-    /// # Errors
-    /// A layer whose state cannot be cut back.
-    pub fn take_back_from(&mut self, first: usize, count: i32) -> Result<()> {
-        let counts = vec![count; self.offsets.len()];
-        self.layers[first..].iter_mut().try_for_each(|layer| layer.truncate(&counts))
-    }
-
     /// Bytes of the buffers.
     pub fn nbytes(&self) -> u64 {
         self.arrays().map(|array| array.nbytes() as u64).sum()
@@ -271,7 +226,6 @@ impl Caches {
         mut send: impl FnMut(&[&Array]) -> Result<()>,
     ) -> Result<()> {
         self.layout += 1;
-        // Heads draft on other devices.
         self.trail = Trail::default();
         let all = |others: &Caches| (0..others.slots()).map(|row| (row, 0)).collect();
         let added: Vec<Vec<(usize, i32)>> = others.iter().map(all).collect();

@@ -36,6 +36,15 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// Hides the first key of each row, if so.
+    pub fn hide_first(&mut self, hides: bool) -> Result<()> {
+        if hides {
+            let [rows, _, n, _] = self.keys.dims()?;
+            self.visible.hide_first(rows as usize, n);
+        }
+        Ok(())
+    }
+
     /// Another handle on the same keys and values.
     pub fn share(&self) -> Result<View> {
         let (keys, values) = (self.keys.share()?, self.values.share()?);

@@ -7,6 +7,7 @@
 mod arrange;
 mod buffer;
 mod caches;
+mod followed;
 mod kv;
 mod lineage;
 mod place;

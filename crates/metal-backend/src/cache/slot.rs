@@ -16,9 +16,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Hides the first position of each row from the one that is written, unless that is it.
-    pub fn hide_first(&mut self) {
-        self.starts.iter_mut().for_each(|start| *start = (*start + 1).min(self.at));
+    /// Hides the first position of each row from the one that is written, unless that is it, if so.
+    pub fn hide_first(&mut self, hides: bool) {
+        let hidden = i32::from(hides);
+        self.starts.iter_mut().for_each(|start| *start = (*start + hidden).min(self.at));
     }
 
     /// Another handle on the same buffers.

@@ -96,7 +96,7 @@ impl Trail {
         Ok(())
     }
 
-    /// The same, of which nothing but each row's last position is held.
+    /// This trail, of which nothing but each row's last position is held.
     fn ended(self) -> Result<Trail> {
         let Some(states) = &self.states else { return Ok(self) };
         let [rows, _, size] = states.dims()?;

@@ -5,7 +5,7 @@ use mlx_ffi::{Device, memory};
 
 use super::pass;
 use crate::cache::{StateCost, StateSpec, Storage};
-use crate::layers::{Decoder, Drafter, Mixer, Workspace};
+use crate::layers::{Decoder, Mixer, Workspace};
 use crate::plan::Need;
 
 /// Positions whose logits are computed at once, where those of many are asked for.
@@ -75,7 +75,7 @@ impl Budget {
         (limit, chunk, pass): (u64, usize, usize),
     ) -> Budget {
         let layers = specs.iter().map(|spec| spec.cost(storage, dtype_size)).collect();
-        let drafting = || model.drafter.iter().flat_map(Drafter::layers);
+        let drafting = || model.drafter.iter().flat_map(|drafter| drafter.layers());
         let mixers = || model.layers.iter().chain(drafting()).map(|layer| &layer.mixer);
         let (inner, products) = match &model.drafter {
             None => (model.intermediate_size, model.workspace()),

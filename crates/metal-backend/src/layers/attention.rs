@@ -107,9 +107,7 @@ impl Attention {
         let are_alike = [&k, &v].iter().all(|part| part.of.dtype() == dtype);
         let hides_first = positions.hides_first() && self.config.window.is_none();
         if are_alike && let Some(mut slot) = self.slot(dtype, l, positions, cache)? {
-            if hides_first {
-                slot.hide_first();
-            }
+            slot.hide_first(hides_first);
             // Kernels for CUDA norm values themselves.
             let v = if self.kernels == Kernels::Cuda { v } else { self.normed(v)? };
             return self.step([&q, &k, &v], slot, positions, cache);
@@ -127,10 +125,7 @@ impl Attention {
         }
         let [q, k, v] = self.placed(&q, &k, &v, positions)?;
         let mut view = cache.update(&k, &v)?;
-        if hides_first {
-            let [rows, _, n, _] = view.keys.dims()?;
-            view.visible.hide_first(rows as usize, n);
-        }
+        view.hide_first(hides_first)?;
         if let (true, Some(chunk)) = (self.config.in_chunks, self.config.window) {
             let ([_, _, l, _], [_, _, n, _]) = (q.dims()?, view.keys.dims()?);
             view.visible.within_chunks(chunk, positions.offsets(), [l, n]);

@@ -6,8 +6,9 @@ use mlx_ffi::{Array, Dtype, Indices, Result, eval_all, ops};
 
 use super::block::Stream;
 use super::{
-    Block, Drafter, Ears, Embedding, Fusion, LayerInputs, Linear, Mixer, Pace, Pass, Positions,
-    RmsNorm, Seen, Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower, Workspace,
+    Block, Drafter, Ears, Embedding, Followed, Fusion, LayerInputs, Linear, Mixer, Pace, Pass,
+    Positions, RmsNorm, Seen, Sharing, SplitLogits, Stage, StepCapture, Streams, Texts, Tower,
+    Trunk, Workspace,
 };
 use crate::cache::{Caches, RopeFactors, State};
 use crate::kernels::Kernels;
@@ -62,7 +63,7 @@ pub(crate) struct Decoder {
     /// The encoder of sounds, if the model hears them.
     pub ears: Option<Ears>,
     /// Whoever drafts the ids that it verifies, of whose states the caches hold as many positions.
-    pub drafter: Option<Drafter>,
+    pub drafter: Option<Box<dyn Drafter>>,
     /// Whose kernels compute it.
     pub kernels: Kernels,
 }
@@ -78,7 +79,7 @@ impl Decoder {
     }
 
     /// `ids`, `[b, l]`, to what goes into the first layer, `[b, l, hidden_size]`.
-    pub(super) fn embed(&self, ids: &Indices) -> Result<Array> {
+    fn embed(&self, ids: &Indices) -> Result<Array> {
         if self.stage.as_ref().is_some_and(|stage| !stage.is_first()) {
             // The states come from another rank.
             let shape = [ids.shape(), &[self.hidden_size]].concat();
@@ -187,8 +188,8 @@ impl Decoder {
                 let follows = drafter.is_cheap() || caches.is_followed();
                 match pass.ids.take().filter(|_| follows) {
                     Some(ids) => {
-                        let lengths = pass.positions.lengths();
-                        drafter.follow(self, (&ids, &pass.stream.h), lengths, caches)?;
+                        let (h, lengths) = (&pass.stream.h, pass.positions.lengths());
+                        drafter.follow(self, &Followed { ids: &ids, h, lengths }, caches)?;
                     }
                     None => drafter.pass_by(self, l, caches)?,
                 }
@@ -214,7 +215,7 @@ impl Decoder {
         let input = inputs.map(|(inputs, all)| inputs.of_layer(all, index)).transpose()?;
         let (layer, positions) = (&self.layers[index], &mut pass.positions);
         let is_last = index + 1 == self.layers.len();
-        let needs_all = self.drafter.as_ref().is_some_and(Drafter::takes_states);
+        let needs_all = self.drafter.as_ref().is_some_and(|drafter| drafter.takes_states());
         if is_last
             && !needs_all
             && behind.is_none()
@@ -434,5 +435,27 @@ impl Decoder {
             Head::Own(linear) => linear.workspace(self.embed_tokens.dtype()),
             Head::Tied => self.embed_tokens.head_workspace(),
         }
+    }
+}
+
+impl Trunk for Decoder {
+    fn embedded(&self, ids: &Indices) -> Result<Array> {
+        self.embed(ids)
+    }
+
+    fn normed(&self, h: &Array) -> Result<Array> {
+        self.norm.forward(h)
+    }
+
+    fn logits_behind_norm(&self, states: &Array) -> Result<Array> {
+        self.logits_of_normed(states)
+    }
+
+    fn sizes(&self) -> [i32; 2] {
+        [self.vocab_size, self.hidden_size]
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.embed_tokens.dtype()
     }
 }

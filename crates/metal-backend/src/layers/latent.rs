@@ -129,10 +129,7 @@ impl LatentAttention {
         let embedded = ops::swap_axes(&self.embed_q.forward(&q_nope)?, 1, 2)?;
         let queries = ops::concatenate(&[&embedded, &q_rope], -1)?;
         let mut view = cache.update_latent(&keys, rank)?;
-        if positions.hides_first() {
-            let [rows, _, n, _] = view.keys.dims()?;
-            view.visible.hide_first(rows as usize, n);
-        }
+        view.hide_first(positions.hides_first())?;
         if let Some(observed) = positions.observer() {
             let q_nope = ops::swap_axes(&q_nope, 1, 2)?;
             let q = ops::concatenate(&[&q_nope, &q_rope], -1)?;

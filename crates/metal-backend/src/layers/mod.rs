@@ -11,6 +11,7 @@ mod delta_net;
 mod delta_projections;
 mod dense_and_moe;
 mod drafter;
+mod drafting;
 mod ears;
 mod embedding;
 mod encoder;
@@ -78,7 +79,8 @@ pub(crate) use delta_projections::{
     DeltaProjections, DeltaSizes, LowRankFirst, LowRankProjections,
 };
 pub(crate) use dense_and_moe::DenseAndMoe;
-pub(crate) use drafter::Drafter;
+pub(crate) use drafter::DraftModel;
+pub(crate) use drafting::{Drafter, Followed, Trunk};
 pub(crate) use ears::{
     EarAttention, EarBlock, EarConvolution, EarEntry, EarExit, EarNetwork, EarNorm, EarPadding,
     EarWindow, Ears, LightConvolution, Listening, RelativePositions,

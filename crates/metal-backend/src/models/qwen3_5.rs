@@ -129,7 +129,7 @@ impl Hybrid {
         &self,
         w: &Weights,
         mlp: &impl Fn(&Weights, usize) -> Result<FeedForward>,
-    ) -> Result<Option<Drafter>> {
+    ) -> Result<Option<Box<dyn Drafter>>> {
         let names = HeadNames::QWEN;
         let Some(w) = w.heads_at("mtp", names.project) else { return Ok(None) };
         // No release has more than one, and several would have to follow each other.

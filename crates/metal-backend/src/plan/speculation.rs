@@ -11,7 +11,7 @@ const REMEMBERED: f64 = 0.9;
 /// The draft tokens that count as compared before any was, and how many of them as drawn.
 const ASSUMED: (f64, f64) = (2.0, 1.0);
 
-/// The same of a drafter, beside those.
+/// The draft tokens of a drafter that count as compared beside those, and as drawn.
 const TRUSTED: (f64, f64) = (8.0, 7.5);
 
 /// Passes that are measured of a length before its time is known.

@@ -45,16 +45,16 @@ impl Shape {
     ///
     /// # Errors
     /// A tensor that is missing or does not fit.
-    pub fn heads(&self, w: &Weights, names: HeadNames, block: Block) -> Result<Drafter> {
+    pub fn heads(&self, w: &Weights, names: HeadNames, block: Block) -> Result<Box<dyn Drafter>> {
         w.ignore_modules(names.copies);
         let hidden = self.hidden_size;
-        Ok(Drafter::Heads(Box::new(Heads {
+        Ok(Box::new(Heads {
             embed_norm: self.norm(w, names.embed_norm, hidden)?,
             hidden_norm: self.norm(w, names.hidden_norm, hidden)?,
             project: w.linear(names.project, 2 * hidden, hidden, false)?,
             block,
             norm: self.norm(w, names.norm, hidden)?,
-        })))
+        }))
     }
 
     /// The layer behind the last block of `model` that drafts, built by `block` as the others are.
@@ -67,7 +67,7 @@ impl Shape {
         w: &Weights,
         model: &Weights,
         block: impl Fn(&Weights, usize) -> Result<Block>,
-    ) -> Result<Option<Drafter>> {
+    ) -> Result<Option<Box<dyn Drafter>>> {
         let (names, index) = (HeadNames::NEXTN, self.num_hidden_layers as usize);
         let at = |index: usize| model.at(self.layers).at(&index.to_string());
         let found = at(index).heads_at("", names.project);

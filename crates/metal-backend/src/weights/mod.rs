@@ -10,6 +10,7 @@ mod pickled;
 mod random;
 mod shards;
 mod source;
+mod takes_heads;
 mod tensors;
 mod vendors;
 
@@ -18,4 +19,5 @@ pub(crate) use checkpoint::Checkpoint;
 pub(crate) use cut::{Cut, share};
 pub(crate) use known_digests::KnownDigests;
 pub(crate) use source::TensorHeader;
-pub(crate) use tensors::{Fp8Scales, Linears, TakesHeads, Totals, Weights, is_of_no_use};
+pub(crate) use takes_heads::TakesHeads;
+pub(crate) use tensors::{Fp8Scales, Linears, Totals, Weights, is_of_no_use};

@@ -6,6 +6,7 @@ mod convolution;
 mod cutting;
 mod experts;
 mod fp8;
+mod heads;
 mod joined;
 mod latent;
 mod lora;
@@ -32,6 +33,7 @@ use super::adapter::Adapter;
 use super::checkpoint::Checkpoint;
 use super::cut::Cut;
 use super::source::TensorHeader;
+use super::takes_heads::TakesHeads;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
@@ -117,18 +119,6 @@ impl Totals {
     }
 }
 
-/// Which layers that draft are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TakesHeads {
-    /// None.
-    #[default]
-    No,
-    /// Those of which no part is missing.
-    Whole,
-    /// All: what is missing is an error.
-    All,
-}
-
 impl Weights {
     /// All tensors of `checkpoint` that a model may use; `only_describe` reads none of them.
     pub fn of(
@@ -170,40 +160,6 @@ impl Weights {
     /// Whose kernels the model computes with.
     pub fn kernels(&self) -> Kernels {
         self.shared.kernels
-    }
-
-    /// Lets a model take these layers that draft for it.
-    pub fn with_heads(mut self, heads: TakesHeads) -> Weights {
-        let shared = Rc::get_mut(&mut self.shared);
-        shared.expect("heads are set before cursors are handed out").heads = heads;
-        self
-    }
-
-    /// The cursor of layers that draft, from the beginning of all names or from here, which have
-    /// the projection `project`. `None`: there are none, or they are left aside.
-    pub fn heads_at(&self, prefix: &str, project: &str) -> Option<Weights> {
-        let from_here = self.at(prefix);
-        let from_start = Weights { prefix: prefix.to_owned(), ..self.clone() };
-        let has = |w: &Weights| !w.is_random() && !w.at(project).is_empty();
-        let is_taken = self.shared.heads != TakesHeads::No;
-        [from_here, from_start].into_iter().find(|w| is_taken && has(w))
-    }
-
-    /// What `build` makes of a layer that drafts. `None` where parts of it are missing and it is
-    /// only taken whole: nothing counts as taken then.
-    ///
-    /// # Errors
-    /// Those of `build`, where the layer has to be taken.
-    pub fn heads<T>(&self, build: impl FnOnce(&Weights) -> Result<T>) -> Result<Option<T>> {
-        let (left, totals) = (&self.shared.left, &self.shared.totals);
-        let before = (left.borrow().clone(), totals.borrow().clone());
-        match build(self) {
-            Err(_) if self.shared.heads == TakesHeads::Whole => {
-                (*left.borrow_mut(), *totals.borrow_mut()) = before;
-                Ok(None)
-            }
-            built => built.map(Some),
-        }
     }
 
     /// Adds `adapter` to the projections and embeddings that it names.

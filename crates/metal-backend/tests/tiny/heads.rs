@@ -47,8 +47,8 @@ impl Checkpoint {
         self
     }
 
-    /// The same where each next id follows from the last one alone, in the model and in its layer
-    /// that predicts a further token: the layer is always right.
+    /// This checkpoint where each next id follows from the last one alone, in the model and in its
+    /// layer that predicts a further token: the layer is always right.
     pub fn foreseeing(mut self) -> Checkpoint {
         let ones = |size: usize| Tensor::f32(&vec![1.0; size], &[size]);
         for (name, tensor) in &mut self.tensors {

@@ -81,7 +81,7 @@ impl Indices {
         Ok(Indices { array, below })
     }
 
-    /// The same below `below`: a larger one counts as one of them.
+    /// These indices below `below`: a larger one counts as one of them.
     ///
     /// # Errors
     /// As [`bounded`](Self::bounded).
