@@ -96,8 +96,9 @@ fn bad_values_are_refused_with_flag_and_range() {
 }
 
 #[test]
-fn options_to_come_are_refused_by_name() {
-    refused(&["generate", "hi", "--draft-model", "d"], &["--draft-model is not supported"]);
+fn who_drafts_is_refused_by_name_where_it_cannot_be() {
+    refused(&["generate", "hi", "--speculate", "draft"], &["--speculate", "--draft-model"]);
+    refused(&["generate", "hi", "--speculate", "someone"], &["auto, mtp, draft, ngram, off"]);
 }
 
 #[test]

@@ -116,7 +116,10 @@ impl Link {
                     }
                     continue;
                 }
-                Event::Failed(of, fault) if of.is_none_or(|of| of == id) => {
+                // What was sent by the way, and not for this answer, fails alone.
+                Event::Failed(of, fault)
+                    if of.map_or(matches!(self.way, Way::Program(_)), |of| of == id) =>
+                {
                     return Err(self.fault(&fault));
                 }
                 Event::Failed(..) | Event::Sent => continue,
@@ -167,11 +170,6 @@ impl Link {
 
     fn next(&self, begun: Instant, asked: &str, wait: &Wait<'_>) -> Result<Event, Error> {
         loop {
-            match self.events.recv_timeout(LOOK) {
-                Ok(event) => return Ok(event),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.fault(&Fault::Ended)),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
             if (wait.is_cancelled)() {
                 return Err(Error::Cancelled(self.server.clone()));
             }
@@ -182,6 +180,11 @@ impl Link {
                     limit: wait.limit,
                     said: self.said(),
                 });
+            }
+            match self.events.recv_timeout(LOOK) {
+                Ok(event) => return Ok(event),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.fault(&Fault::Ended)),
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }

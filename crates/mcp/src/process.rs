@@ -161,9 +161,9 @@ impl Drop for Program {
         let _ = self.ends_within(pid, ENDS);
         // Also for what it has started.
         let _ = kill_process_group(pid, Signal::TERM);
-        if !self.ends_within(pid, ENDS) {
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
+        let _ = self.ends_within(pid, ENDS);
+        // What it has started may stay behind it.
+        let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }
 }

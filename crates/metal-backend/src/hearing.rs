@@ -161,13 +161,16 @@ impl Hearing {
 /// Refuses features of another number of bands than the tower's convolutions take.
 fn check_bands(config: &Config, way: &LogMel) -> Result<()> {
     let audio = config.object("audio_config")?;
-    if let Some(bands) =
-        audio.as_ref().map(|audio| audio.opt_size("input_feat_size")).transpose()?
-    {
-        // Gemma 3n states them; the projection of Gemma 4 counts on as many as channels.
-        if bands.is_some_and(|bands| bands as usize == way.features) {
-            return Ok(());
-        }
+    let bands = audio.as_ref().map(|audio| audio.opt_size("input_feat_size")).transpose()?;
+    // Gemma 3n states them; the projection of Gemma 4 counts on as many as channels.
+    if let Some(bands) = bands.flatten() {
+        return match bands as usize == way.features {
+            true => Ok(()),
+            false => Err(Error::model(format!(
+                "the feature extractor makes {} bands; `input_feat_size` is {bands}",
+                way.features
+            ))),
+        };
     }
     let channels = audio.map(|audio| audio.opt_numbers::<2>("subsampling_conv_channels"));
     let channels = channels.transpose()?.flatten().map_or(128, |[first, _]| first as usize);

@@ -104,6 +104,7 @@ fn decode(bytes: &[u8], rate: u32, limits: &Limits) -> Result<Sound, SoundError>
         }
     }
     mix.finish();
+    mix.check_length()?;
     let Some(spec) = mix.first.filter(|_| !mix.samples.is_empty()) else {
         let format = container.name;
         return Err(match fault.or(container.fault) {
@@ -139,6 +140,9 @@ fn check_channels(format: &'static str, channels: usize) -> Result<(), SoundErro
     Err(SoundError::Channels { format, channels, limit: MOST_CHANNELS })
 }
 
+/// Changes of the rate within a file, each of which makes another filter.
+const MOST_RATES: usize = 16;
+
 /// Channels that become one, at the wanted rate.
 struct Mix {
     format: &'static str,
@@ -149,6 +153,8 @@ struct Mix {
     first: Option<Spec>,
     /// The rate that arrives, and the change from it.
     resampler: Option<(u32, Resampler)>,
+    /// Rates that have arrived, one after the other.
+    rates: usize,
     /// A track begins with the next packet.
     begins: bool,
     /// Frames that are still to be left out.
@@ -166,6 +172,7 @@ impl Mix {
             samples: Vec::new(),
             first: None,
             resampler: None,
+            rates: 0,
             begins: true,
             skip: 0,
             mono: Vec::new(),
@@ -195,6 +202,10 @@ impl Mix {
         let kept = &interleaved[begin as usize * spec.channels..end as usize * spec.channels];
         self.mono.extend(kept.chunks_exact(spec.channels).map(mean));
         self.resample(spec.rate)?;
+        self.check_length()
+    }
+
+    fn check_length(&self) -> Result<(), SoundError> {
         if self.samples.len() as f64 > self.seconds * f64::from(self.rate) {
             return Err(SoundError::TooLong { limit: self.seconds });
         }
@@ -205,6 +216,10 @@ impl Mix {
     fn resample(&mut self, from: u32) -> Result<(), SoundError> {
         if self.resampler.as_ref().is_none_or(|(rate, _)| *rate != from) {
             self.finish();
+            self.rates += 1;
+            if self.rates > MOST_RATES {
+                return Err(SoundError::Rates { limit: MOST_RATES });
+            }
             self.resampler = Some((from, Resampler::new(from, self.rate)?));
         }
         if let Some((_, resampler)) = &mut self.resampler {
@@ -225,4 +240,21 @@ fn mean(frame: &[f32]) -> f32 {
     let finite = |sample: &f32| if sample.is_finite() { *sample } else { 0.0 };
     let sum: f32 = frame.iter().map(|sample| finite(sample).clamp(-LOUDEST, LOUDEST)).sum();
     sum / frame.len() as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_changes_all_the_time_is_refused() {
+        let mut mix = Mix::new("Ogg", 16_000, &Limits::default());
+        mix.mono = vec![0.0; 16];
+        for at in 0..MOST_RATES {
+            let rate = 48_000 - at as u32 % 2;
+            assert_eq!(mix.resample(rate), Ok(()), "change {at}");
+            assert_eq!(mix.resample(rate), Ok(()), "the same rate is no change");
+        }
+        assert_eq!(mix.resample(44_100), Err(SoundError::Rates { limit: MOST_RATES }));
+    }
 }

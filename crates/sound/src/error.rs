@@ -66,6 +66,12 @@ pub enum SoundError {
         /// The limit.
         limit: f64,
     },
+    /// The rate changes within the file, more often than a recording has reason to.
+    #[error("the rate of the sound changes more than {limit} times; convert it to one rate")]
+    Rates {
+        /// The limit.
+        limit: usize,
+    },
     /// Nothing of the file could be decoded.
     #[error("the {format} cannot be decoded: {reason}; convert it anew")]
     Broken {

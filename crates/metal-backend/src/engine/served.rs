@@ -77,7 +77,8 @@ impl Served {
     /// Returns true when a batch may take its step in a pass of prompts.
     /// On a CPU, products of prompts sum in another order than those of steps.
     pub fn mixes(&self) -> bool {
-        self.kernels.is_on_cuda() && !self.ranks.are_several() && !self.alone
+        let is_plain = self.model.drafter.is_none() && !self.alone;
+        self.kernels.is_on_cuda() && !self.ranks.are_several() && is_plain
     }
 
     /// How many batches are to be under way beside each other: one for each rank, where ranks have

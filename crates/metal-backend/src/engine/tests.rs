@@ -7,7 +7,7 @@ mod drafting;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions};
+use inference_core::{CancelToken, Error, GenerateOptions, Generation, LoadOptions, Speculate};
 use inference_text::{Detokenizer, SkipSpecial, StopMatcher, Tokenizer};
 use mlx_ffi::{Device, Dtype, Indices, ops, use_device};
 
@@ -40,7 +40,7 @@ fn options_of(
 ) -> EngineOptions {
     let files = ModelFiles::Folder(fixtures().join("models").join(model));
     let config = load::config(&files).unwrap();
-    let load = LoadOptions { dtype, ..LoadOptions::default() };
+    let load = LoadOptions { dtype, speculate: Speculate::Off, ..LoadOptions::default() };
     EngineOptions { files, config, device, kernels, load, drafting: None }
 }
 

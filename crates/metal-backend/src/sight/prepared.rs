@@ -12,6 +12,9 @@ use super::patches::Patches;
 /// be computed.
 const MOST_NUMBERS: usize = 16 << 20;
 
+/// The numbers as which all else counts that each of them holds.
+const EACH: usize = 64;
+
 /// The input of a tower.
 #[derive(Debug)]
 pub(crate) enum Input {
@@ -66,7 +69,7 @@ impl Recent {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         recent.push_back(Arc::clone(prepared));
         let numbers = |recent: &VecDeque<Arc<Prepared>>| {
-            recent.iter().map(|one| one.input.values().len()).sum::<usize>()
+            recent.iter().map(|one| one.input.values().len() + one.ids.len() + EACH).sum::<usize>()
         };
         while recent.len() > 1 && numbers(&recent) > MOST_NUMBERS {
             recent.pop_front();

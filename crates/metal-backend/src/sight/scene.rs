@@ -116,7 +116,7 @@ impl Scene {
         let mut keys = ids.to_vec();
         for one in &self.shown {
             let words = one.prepared.digest.as_chunks::<4>().0;
-            for (index, at) in one.runs.iter().cloned().flatten().enumerate() {
+            for (index, at) in one.places.clone().enumerate() {
                 let word = u32::from_le_bytes(words[index % words.len()]);
                 // No id is that large.
                 keys[at] = 1 << 31 | word ^ (index as u32).wrapping_mul(0x9e37_79b9);

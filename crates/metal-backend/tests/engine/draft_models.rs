@@ -69,7 +69,7 @@ fn a_prefix_and_its_drafter_go_on_together() {
     let load = LoadOptions {
         prefix_cache: Some(1 << 20),
         prefix_cache_dir: Some(kept.path().to_owned()),
-        ..verifying()
+        ..LoadOptions::default()
     };
     let prompt = repeated(4, 700);
     let without = run(&*checkpoint.load(&verifying()).unwrap(), &prompt, &some(60));
@@ -81,6 +81,14 @@ fn a_prefix_and_its_drafter_go_on_together() {
             assert_eq!(with.2.cached_prompt_tokens > 0, turn + again > 0);
             assert_eq!(with.2.accepted_draft_tokens, with.2.draft_tokens, "{turn}, {again}");
         }
+    }
+    // A row that is computed by itself takes in all that it drafts from.
+    let by_itself = LoadOptions { batch_invariant: true, ..load.clone() };
+    let model = checkpoint.load(&by(&folder, by_itself)).unwrap();
+    for _ in 0..2 {
+        let with = run(&*model, &prompt, &some(60));
+        assert_eq!((ids(&with), with.2.cached_prompt_tokens), (ids(&without), 0));
+        assert!(with.2.draft_tokens > 0);
     }
     // What it kept holds states of both: without the drafter it is of no use.
     let alone = run(&*checkpoint.load(&load).unwrap(), &prompt, &some(60));

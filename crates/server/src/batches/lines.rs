@@ -15,6 +15,9 @@ const TOLD: usize = 50;
 /// The most characters of a request's own id.
 const LONGEST_ID: usize = 512;
 
+/// The most characters of a field's name that a fault tells.
+const LONGEST_NAME: usize = 64;
+
 /// A request of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
@@ -122,8 +125,9 @@ impl Lines {
         }
         match fields.keys().next() {
             Some(name) => {
+                let name: String = name.chars().take(LONGEST_NAME).collect();
                 let reason = format!("`{name}` is not known");
-                Err(self.fault("unknown_parameter", Some(name), &reason))
+                Err(self.fault("unknown_parameter", Some(&name), &reason))
             }
             None => Ok(Line { id, body }),
         }

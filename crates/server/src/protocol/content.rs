@@ -85,6 +85,11 @@ impl Content {
         self.parts.iter().any(|part| matches!(part, Part::Picture(_)))
     }
 
+    /// Returns true when it has a sound.
+    pub fn has_sounds(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Sound(_)))
+    }
+
     /// Returns true when it has neither text, nor pictures, nor sounds.
     pub fn is_empty(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty()))

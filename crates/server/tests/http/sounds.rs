@@ -76,6 +76,19 @@ fn sounds_come_in_every_protocol_that_has_them() {
 }
 
 #[test]
+fn sounds_belong_to_messages_of_the_user() {
+    let server = hearing();
+    let data = BASE64_STANDARD.encode(b"RIFF and so on");
+    for role in ["system", "developer", "assistant"] {
+        let said = json!({"role": role, "content": [input_audio(&data, "wav")]});
+        let question = json!({"role": "user", "content": "What is it?"});
+        let answer = server.post("/v1/responses", &json!({"input": [question, said]}));
+        assert_eq!(answer.status, 400, "{role}: {}", answer.text);
+        assert!(answer.text.contains("sounds belong"), "{role}: {}", answer.text);
+    }
+}
+
+#[test]
 fn a_sound_counts_as_its_ids() {
     let server = hearing();
     let ask = |content: Json| {

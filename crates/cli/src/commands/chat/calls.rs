@@ -140,7 +140,7 @@ impl Repl<'_> {
 
     /// Asks the person whether the tool `name` of `server` may be called.
     fn asked(&mut self, name: &str, server: &str, arguments: &Map<String, Json>) -> Result<Asked> {
-        let text = Json::Object(arguments.clone()).to_string();
+        let text = visible(&Json::Object(arguments.clone()).to_string());
         let shown: String = text.chars().take(SHOWN).collect();
         let rest = match text.chars().count().saturating_sub(SHOWN) {
             0 => String::new(),
@@ -190,6 +190,19 @@ fn meant(answer: &str) -> Option<Asked> {
         "a" | "always" => Some(Asked::Always),
         _ => None,
     }
+}
+
+/// `text` with the characters spelled out that show nothing, or turn others around.
+fn visible(text: &str) -> String {
+    let is_hidden = |c: char| {
+        matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+    };
+    let spelled = |c: char| match is_hidden(c) {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(spelled).collect()
 }
 
 /// A line that a person types where there is no line editor; none at the end.

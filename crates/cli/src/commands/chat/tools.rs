@@ -193,10 +193,21 @@ impl Tools {
             return Err(Error::Nonsense { server: "?".to_owned(), reason });
         };
         let server = &mut self.servers[server];
-        let tool = server.tools()[tool].name.clone();
+        let before = server.tools().to_vec();
+        let Some(tool) = before.get(tool).map(|tool| tool.name.clone()) else {
+            let reason = format!("it has no tool `{name}` any more");
+            return Err(Error::Nonsense { server: server.name().to_owned(), reason });
+        };
         let text = format!("{}: {name}", server.name());
-        let _spinner = (!self.is_quiet).then(|| Spinner::new(text));
-        server.call(&tool, arguments, &wait)
+        let spinner = (!self.is_quiet).then(|| Spinner::new(text));
+        let outcome = server.call(&tool, arguments, &wait);
+        drop(spinner);
+        // One that was started anew may have others.
+        if server.tools() != before {
+            self.allowed.clear();
+            self.name();
+        }
+        outcome
     }
 
     fn named(&self, name: &str) -> Option<&Named> {

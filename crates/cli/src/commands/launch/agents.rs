@@ -133,15 +133,24 @@ fn qwen(served: &Served, key: Option<&str>) -> Setup {
     Setup { variables, removed: &["QWEN_MODEL"], arguments: flags.map(OsString::from).into() }
 }
 
-/// Aider takes the server from variables, and its models from flags. It knows nothing of a model
-/// that it has no list of, and would warn of that.
+/// Aider takes the server and its models from flags, which count before a folder's `.env`. It knows
+/// nothing of a model that it has no list of, and would warn of that.
 fn aider(served: &Served, key: Option<&str>) -> Setup {
     let variables = vec![
         ("OPENAI_API_BASE", served.base()),
         ("OPENAI_API_KEY", key.unwrap_or("none").to_owned()),
     ];
     let model = format!("openai/{}", served.model);
-    let flags = ["--model", &model, "--weak-model", &model, "--no-show-model-warnings"];
+    let base = served.base();
+    let flags = [
+        "--model",
+        &model,
+        "--weak-model",
+        &model,
+        "--openai-api-base",
+        &base,
+        "--no-show-model-warnings",
+    ];
     let removed = &["AIDER_OPENAI_API_BASE", "AIDER_OPENAI_API_KEY"];
     Setup { variables, removed, arguments: flags.map(OsString::from).into() }
 }

@@ -107,10 +107,16 @@ fn rows_say_with_drafts_what_they_say_without() {
     for model in keys.into_iter().chain(recurrent) {
         let kinds = [Kernels::CPU, Kernels::Mlx];
         let count = if matches!(model, "qwen3" | "qwen3_5") { 2 } else { 1 };
-        for kernels in kinds.into_iter().take(count) {
+        // Lookups, and a layer of the model's own.
+        let who = [Speculate::Off, Speculate::Mtp];
+        let who = who.into_iter().take(if model == "qwen3_5" { 2 } else { 1 });
+        let all_ways = who.flat_map(|who| kinds.into_iter().take(count).map(move |of| (who, of)));
+        for (speculate, kernels) in all_ways {
             // In f32, products of several positions sum as those of one do.
             let f32 = Some(inference_core::Dtype::F32);
-            let mut served = served(&options_of(model, (Device::Cpu, kernels), f32));
+            let mut options = options_of(model, (Device::Cpu, kernels), f32);
+            options.load.speculate = speculate;
+            let mut served = served(&options);
             served.keeps_slots = kernels == Kernels::CPU;
             let of = |drafts| tokens(&served, ROWS, drafts, &mut Dispatcher::default());
             let (expected, none, _) = of(0);

@@ -37,7 +37,11 @@ impl Weights {
                 (*left.borrow_mut(), *totals.borrow_mut()) = before;
                 Ok(None)
             }
-            built => built.map(Some),
+            built => {
+                // It counts for memory, and is no part of the model.
+                totals.borrow_mut().parameters = before.1.parameters;
+                built.map(Some)
+            }
         }
     }
 }

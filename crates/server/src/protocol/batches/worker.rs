@@ -13,7 +13,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Request};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
@@ -162,22 +162,24 @@ impl Worker {
             if self.store.has_ended() {
                 return Err(Refused::Ending);
             }
+            if lines.is_none() && running.is_empty() {
+                return Ok((Stop::Done, journals));
+            }
             if now() >= batch.expires {
                 return Ok((Stop::Expired, journals));
             }
-            if running.len() < most && self.has_room(running.len()) {
-                if let Some(open) = lines.take() {
-                    let (open, line) = self.next_line(open, batch, &journals).await?;
-                    if let Some(line) = line {
-                        lines = Some(open);
-                        let (worker, endpoint) = (self.clone(), batch.endpoint.clone());
-                        running.spawn(async move { worker.answer(&endpoint, line).await });
-                        continue;
-                    }
+            if running.len() < most
+                && self.has_room(running.len())
+                && let Some(open) = lines.take()
+            {
+                let (open, line) = self.next_line(open, batch, &journals).await?;
+                if let Some(line) = line {
+                    lines = Some(open);
+                    let (worker, endpoint) = (self.clone(), batch.endpoint.clone());
+                    running.spawn(async move { worker.answer(&endpoint, line).await });
                 }
-                if running.is_empty() {
-                    return Ok((Stop::Done, journals));
-                }
+                // Another one, or the end of all.
+                continue;
             }
             tokio::select! {
                 Some(answered) = running.join_next() => {
@@ -265,7 +267,11 @@ impl Worker {
             }
             let status = response.status().as_u16();
             let body = to_bytes(response.into_body(), ANSWER).await.unwrap_or_default();
-            let body = serde_json::from_slice(&body).unwrap_or(Json::Null);
+            let body = serde_json::from_slice(&body);
+            let (status, body) = body.map_or_else(
+                |_| (500, json!({"error": {"message": "the answer broke off, or is too long"}})),
+                |body| (status, body),
+            );
             return Answered { id: line.id, request_id, status, body };
         }
     }
@@ -360,7 +366,9 @@ impl Worker {
                 continue;
             }
             if let Some(line) = unanswered(batch.form, &id, &self.state.id("req_"), stop) {
-                journals.mark(id, &line.to_string())?;
+                let line = line.to_string();
+                self.store.count_bytes(line.len() as u64 + 1);
+                journals.mark(id, &line)?;
             }
         }
         Ok(())

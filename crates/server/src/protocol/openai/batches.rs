@@ -96,7 +96,9 @@ fn output_stays(reader: &mut Reader) -> Result<u64> {
 /// The seconds of a time such as `24h` or `7d`.
 fn seconds(window: &str) -> Result<u64> {
     let of = |end, unit| Some(window.strip_suffix(end)?.parse::<u64>().ok()?.saturating_mul(unit));
-    let seconds = of('h', 3600).or_else(|| of('d', DAY));
+    // No time that may be has more letters: it is kept as it came.
+    let is_short = window.len() <= 4 && !window.starts_with(['+', '0']);
+    let seconds = if is_short { of('h', 3600).or_else(|| of('d', DAY)) } else { None };
     let seconds = seconds.filter(|seconds| (3600..=DAYS * DAY).contains(seconds));
     let reason = "expected hours or days, such as `24h` or `7d`, 30 days at most";
     seconds.ok_or_else(|| ApiError::value("completion_window", reason))
@@ -222,7 +224,19 @@ mod tests {
     fn the_time_of_a_batch_is_hours_or_days() {
         assert_eq!(seconds("24h").unwrap(), 86_400);
         assert_eq!(seconds("30d").unwrap(), 2_592_000);
-        for wrong in ["", "24", "h", "0h", "31d", "-1h", "1.5h", "18446744073709551615d", "24 h"] {
+        for wrong in [
+            "",
+            "24",
+            "h",
+            "0h",
+            "31d",
+            "-1h",
+            "1.5h",
+            "18446744073709551615d",
+            "24 h",
+            "0024h",
+            "+24h",
+        ] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{RawQuery, Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
-use multer::{Field, Multipart};
+use multer::{Constraints, Field, Multipart, SizeLimit};
 use serde_json::{Value as Json, json};
 use tokio::time::timeout;
 
@@ -34,6 +34,9 @@ const FIELD: usize = 1024;
 
 /// The most characters of a file's name.
 const LONGEST_NAME: usize = 255;
+
+/// Bytes of a form beside those of its file.
+const FORM: u64 = 1 << 20;
 
 /// Seconds that a file may stay.
 const SECONDS: std::ops::RangeInclusive<u64> = 3600..=30 * 24 * 3600;
@@ -63,7 +66,11 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         return Err(ApiError::media_type(message));
     };
     let pause = state.config.timeouts.body;
-    let form = Multipart::new(request.into_body().into_data_stream(), boundary);
+    // Headers of parts that never end would be held.
+    let most = SizeLimit::new().whole_stream(store.bounds().file_bytes.saturating_add(FORM));
+    let most = Constraints::new().size_limit(most);
+    let form = request.into_body().into_data_stream();
+    let form = Multipart::with_constraints(form, boundary, most);
     let limit = pause * LONGER;
     let id = state.id("file-");
     let _one_of_few = store.uploads.acquire().await;

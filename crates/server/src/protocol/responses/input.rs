@@ -168,8 +168,11 @@ fn message(turns: &mut Turns, item: &mut Reader, pictures: &Pictures<'_>) -> Res
     let path = item.path("content");
     let said = item.take("content");
     let said = content(&path, item.need("content", said)?, pictures)?;
-    if role != "user" && said.has_pictures() {
-        let reason = format!("pictures belong to messages of the user, not of `{role}`");
+    let shown = [("pictures", said.has_pictures()), ("sounds", said.has_sounds())];
+    if role != "user"
+        && let Some((what, _)) = shown.into_iter().find(|(_, has)| *has)
+    {
+        let reason = format!("{what} belong to messages of the user, not of `{role}`");
         return Err(ApiError::value(path, reason));
     }
     if let Some(phase) = item.text("phase")?

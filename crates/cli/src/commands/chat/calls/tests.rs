@@ -139,3 +139,10 @@ fn only_what_is_meant_clearly_is_an_answer() {
     assert_eq!(meant(""), None);
     assert_eq!(meant("ye"), None);
 }
+
+#[test]
+fn what_would_show_nothing_or_turn_the_line_around_is_spelled_out() {
+    let text = "{\"path\": \"a\u{202e}txt.\u{200b}b\", \"name\": \"ß 漢\"}";
+    let shown = r#"{"path": "a\u{202e}txt.\u{200b}b", "name": "ß 漢"}"#;
+    assert_eq!(super::visible(text), shown);
+}
