@@ -165,7 +165,7 @@ fn the_server_tells_what_it_is() {
 
 #[test]
 fn answers_tell_their_times_where_that_is_asked_for() {
-    let slow = Fake { delay: Duration::from_millis(5), ..Fake::says(&["The", " fox", " ran"]) };
+    let slow = Fake { delay: Duration::from_millis(40), ..Fake::says(&["The", " fox", " ran"]) };
     let server = TestServer::with(slow, |_| {});
     let names = [
         "cache_n",
@@ -205,7 +205,8 @@ fn answers_tell_their_times_where_that_is_asked_for() {
             (&told[0]["predicted_ms"], told[0]["prompt_n"].as_u64()),
             (&json!(0.0), told[3]["prompt_n"].as_u64())
         );
-        assert!(told[1]["predicted_ms"].as_f64().is_some_and(|time| time >= 4.0), "{path}");
+        // Of a machine that is busy, the first one may be late.
+        assert!(told[2]["predicted_ms"].as_f64().is_some_and(|time| time >= 4.0), "{path}");
         assert_eq!(told[3]["predicted_ms"], 250.0, "the last tells the engine's own");
 
         body["timings_per_token"] = json!(false);
