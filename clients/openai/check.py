@@ -22,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import fields
 
 URL, KEYED_URL, KEY = sys.argv[1:]
+SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 STORY = [{"role": "user", "content": "Tell me a story about a fox"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Paris?"}]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
@@ -352,7 +353,8 @@ def check_every_field_of_shown_pictures_is_honoured_or_refused():
                    url=url, only={"messages"}, taken={"ChatCompletionContentPartImageParam", "ImageURL"},
                    around={"ChatCompletionToolMessageParam": behind_its_call},
                    examples={"ChatCompletionAssistantMessageParam": {"role": "assistant", "content": "a"},
-                             "ImageURL": {"url": data}})
+                             "ChatCompletionContentPartInputAudioParam": SOUND, "ImageURL": {"url": data},
+                             "InputAudio": SOUND["input_audio"]})
     assert count > 20, count
     call = {"type": "function_call", "call_id": "a", "name": "a", "arguments": "{}"}
     custom = {"type": "custom_tool_call", "call_id": "a", "name": "a", "input": "a"}
@@ -496,7 +498,7 @@ def check_pictures():
     """On a server whose model sees; a picture is four tokens there."""
     seeing = OpenAI(base_url=f"{os.environ['ML_SEEING']}/v1", api_key="none", max_retries=0)
     model = seeing.models.list().data[0]
-    assert model.input_modalities == ["text", "image"], model
+    assert model.input_modalities == ["text", "image", "audio"], model
 
     def ask(url):
         picture = {"type": "image_url", "image_url": {"url": url, "detail": "auto"}}
