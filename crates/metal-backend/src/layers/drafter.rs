@@ -84,26 +84,15 @@ impl Drafter for DraftModel {
         async_eval(caches.arrays_from(first))
     }
 
-    fn propose(
+    fn next(
         &self,
         model: &dyn Trunk,
-        last: &[u32],
-        count: usize,
+        (ids, _): (&Indices, &mut Array),
+        positions: Positions,
         caches: &mut Caches,
-    ) -> Result<Indices> {
-        let (first, [vocab_size, _]) = (self.first(caches), model.sizes());
-        let mut ids = Indices::from_u32(last, &[last.len() as i32, 1])?;
-        let mut drafted = Vec::with_capacity(count);
-        for ahead in 0..count {
-            let positions = Positions::ahead(caches, ahead as i32);
-            let h = self.through(&ids, positions, caches, |_, _| Ok(()))?;
-            let known = vocab_size.min(self.0.vocab_size);
-            let logits = ops::slice_axis(&self.0.logits(&h)?, -1, 0, known)?;
-            ids = ops::argmax(&logits, -1, false)?;
-            drafted.push(ids.share()?);
-        }
-        async_eval(caches.arrays_from(first))?;
-        caches.take_back_from(first, count as i32)?;
-        Indices::concatenate(&drafted.iter().collect::<Vec<_>>(), 1)
+    ) -> Result<Array> {
+        let h = self.through(ids, positions, caches, |_, _| Ok(()))?;
+        let [vocab_size, _] = model.sizes();
+        ops::slice_axis(&self.0.logits(&h)?, -1, 0, vocab_size.min(self.0.vocab_size))
     }
 }

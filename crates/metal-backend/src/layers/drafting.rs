@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use mlx_ffi::{Array, Dtype, Indices, Result};
+use mlx_ffi::{Array, Dtype, Indices, Result, async_eval, ops};
 
-use super::{Block, Workspace};
+use super::{Block, Positions, Workspace};
 use crate::cache::{Caches, StateSpec, Trail};
 
 /// A model that others draft for.
@@ -73,6 +73,20 @@ pub(crate) trait Drafter: fmt::Debug {
     /// Those of MLX.
     fn follow(&self, model: &dyn Trunk, pass: &Followed<'_>, caches: &mut Caches) -> Result<()>;
 
+    /// The logits behind ids, `[rows, 1]`, at their `positions`, of ids below the vocabulary of
+    /// `model`. Beside the ids are the hidden states behind those before them, which become those
+    /// behind these. The states of its layers take one more position.
+    ///
+    /// # Errors
+    /// Those of MLX.
+    fn next(
+        &self,
+        model: &dyn Trunk,
+        ids_and_hidden: (&Indices, &mut Array),
+        positions: Positions,
+        caches: &mut Caches,
+    ) -> Result<Array>;
+
     /// Its most likely ids, `count` behind the `last` one of each row, `[rows, count]`, each below
     /// the vocabulary of `model`. The caches have passed all ids before that, and are left as they
     /// were.
@@ -85,7 +99,22 @@ pub(crate) trait Drafter: fmt::Debug {
         last: &[u32],
         count: usize,
         caches: &mut Caches,
-    ) -> Result<Indices>;
+    ) -> Result<Indices> {
+        let (first, rows) = (self.first(caches), last.len() as i32);
+        let mut ids = Indices::from_u32(last, &[rows, 1])?;
+        let [_, hidden_size] = model.sizes();
+        let mut hidden = caches.trail().last([rows, hidden_size], model.dtype())?;
+        let mut drafted = Vec::with_capacity(count);
+        for ahead in 0..count {
+            let positions = Positions::ahead(caches, ahead as i32);
+            let logits = self.next(model, (&ids, &mut hidden), positions, caches)?;
+            ids = ops::argmax(&logits, -1, false)?;
+            drafted.push(ids.share()?);
+        }
+        async_eval(caches.arrays_from(first))?;
+        caches.take_back_from(first, count as i32)?;
+        Indices::concatenate(&drafted.iter().collect::<Vec<_>>(), 1)
+    }
 
     /// The states that its layers keep, under a context length.
     fn specs(&self, context_length: Option<i32>) -> Vec<StateSpec> {

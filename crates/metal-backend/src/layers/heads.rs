@@ -86,27 +86,16 @@ impl Drafter for Heads {
         async_eval(caches.arrays_from(first).chain([&normed]))
     }
 
-    fn propose(
+    fn next(
         &self,
         model: &dyn Trunk,
-        last: &[u32],
-        count: usize,
+        (ids, hidden): (&Indices, &mut Array),
+        mut positions: Positions,
         caches: &mut Caches,
-    ) -> Result<Indices> {
-        let (first, rows) = (self.first(caches), last.len() as i32);
-        let mut ids = Indices::from_u32(last, &[rows, 1])?;
-        let [_, hidden_size] = model.sizes();
-        let mut hidden = caches.trail().last([rows, hidden_size], model.dtype())?;
-        let mut drafted = Vec::with_capacity(count);
-        for ahead in 0..count {
-            let mut positions = Positions::ahead(caches, ahead as i32);
-            let state = &mut caches.layers_mut()[first];
-            hidden = self.forward(model, (&ids, &hidden), &mut positions, state)?;
-            ids = ops::argmax(&model.logits_behind_norm(&hidden)?, -1, false)?;
-            drafted.push(ids.share()?);
-        }
-        async_eval(caches.arrays_from(first))?;
-        caches.take_back_from(first, count as i32)?;
-        Indices::concatenate(&drafted.iter().collect::<Vec<_>>(), 1)
+    ) -> Result<Array> {
+        let first = self.first(caches);
+        let state = &mut caches.layers_mut()[first];
+        *hidden = self.forward(model, (ids, hidden), &mut positions, state)?;
+        model.logits_behind_norm(hidden)
     }
 }
