@@ -185,15 +185,20 @@ fn uploads_that_say_something_else_are_refused_and_leave_nothing() {
          content-type: multipart/form-data; boundary=x\r\n\r\n--x\r\n\
          Content-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nhalf",
     );
-    drop(leaving);
-    let begun = Instant::now();
     let names = || -> Vec<String> {
         let entries = fs::read_dir(folder.path().join("files")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
-    while names().len() != 2 {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", names());
-    }
+    let wait_for = |count: usize| {
+        let begun = Instant::now();
+        while names().len() != count {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", names());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_for(3);
+    drop(leaving);
+    wait_for(2);
     // What was refused takes no room.
     uploaded(&server, &long[..60]);
 }
