@@ -225,7 +225,7 @@ fn servers_at_an_address_answer_by_json_and_by_streams() {
 #[test]
 fn servers_at_an_address_that_refuse_are_told_with_the_remedy() {
     let (mut child, port) = http();
-    let refused = |launch| Server::start(launch, &SHORT).err().unwrap().to_string();
+    let refused = |launch| Server::start(launch, &PATIENT).err().unwrap().to_string();
     let error = refused(address(port, "/json", "Bearer other"));
     assert!(error.contains("401: give what it wants in `headers`"), "{error}");
     assert!(error.contains("who are you"), "{error}");

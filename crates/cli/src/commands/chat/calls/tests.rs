@@ -96,13 +96,13 @@ fn a_server_that_dies_and_a_tool_that_there_is_not_are_told_to_the_model() {
         calling("<|channel|>commentary to=functions.hang<|message|>{}"),
         calling(SAID),
     ]);
-    let (answered, messages) = ask(&model, &["--mcp-yes", "--mcp-timeout", "2"]);
+    let (answered, messages) = ask(&model, &["--mcp-yes", "--mcp-timeout", "6"]);
     answered.unwrap();
     let results = results(&messages);
     let died = "Error: MCP server `fake`: it ended; its last words: something broke";
     assert_eq!(results[0], died);
     assert!(results[1].starts_with("Error: there is no tool `none`, but: echo, fail, die"));
-    assert!(results[2].contains("no answer to tools/call in 2 s"), "{}", results[2]);
+    assert!(results[2].contains("no answer to tools/call in 6 s"), "{}", results[2]);
 }
 
 #[test]
