@@ -2,8 +2,7 @@
 
 use std::marker::PhantomData;
 
-use half::{bf16, f16};
-
+use crate::values::narrow;
 use crate::{Dtype, Problem};
 
 /// `[m, n]` elements that threads fill, each its own columns.
@@ -57,24 +56,15 @@ impl<'a> Output<'a> {
     ///
     /// # Safety
     /// No other thread writes these elements at the same time.
+    #[inline(always)]
     pub(crate) unsafe fn store(&self, row: usize, column: usize, values: &[f32]) {
         match self.dtype {
             // SAFETY: as the caller promises.
             Dtype::F32 => unsafe { self.store_f32(row, column, values) },
-            Dtype::F16 => {
-                for (i, &value) in values.iter().enumerate() {
-                    let bytes = f16::from_f32(value).to_le_bytes();
-                    // SAFETY: as the caller promises.
-                    unsafe { self.store_bytes(row, column + i, &bytes) };
-                }
-            }
-            Dtype::Bf16 => {
-                for (i, &value) in values.iter().enumerate() {
-                    let bytes = bf16::from_f32(value).to_le_bytes();
-                    // SAFETY: as the caller promises.
-                    unsafe { self.store_bytes(row, column + i, &bytes) };
-                }
-            }
+            dtype => narrow(dtype, values, |before, bytes| {
+                // SAFETY: as the caller promises.
+                unsafe { self.store_bytes(row, column + before, bytes) }
+            }),
         }
     }
 

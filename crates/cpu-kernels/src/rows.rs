@@ -291,14 +291,8 @@ impl Kernel for RowsKernel<'_> {
                 }
                 rotated::<FMA>(&mut row[..dims], &turns);
             }
-            match dtype {
-                // SAFETY: each unit has rows of its own.
-                Dtype::F32 => unsafe { out.store(index, 0, &row) },
-                _ => narrow(dtype, &row, |at, bytes| {
-                    // SAFETY: each unit has rows of its own.
-                    unsafe { out.store_bytes(index, at, bytes) }
-                }),
-            }
+            // SAFETY: each unit has rows of its own.
+            unsafe { out.store(index, 0, &row) }
         }
         SCRATCH.set([row, weight, bias, turns]);
     }

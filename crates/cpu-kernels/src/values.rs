@@ -1,7 +1,5 @@
 //! Numbers as they are stored.
 
-use half::f16;
-
 use crate::Dtype;
 
 /// Writes the elements of `data` to `to`.
@@ -15,7 +13,7 @@ pub(crate) fn widen(dtype: Dtype, data: &[u8], to: &mut [f32]) {
         }
         Dtype::F16 => {
             for (to, from) in to.iter_mut().zip(data.as_chunks::<2>().0) {
-                *to = f16::from_le_bytes(*from).to_f32();
+                *to = from_f16(u16::from_le_bytes(*from));
             }
         }
         Dtype::Bf16 => {
@@ -42,7 +40,7 @@ pub(crate) fn narrow(dtype: Dtype, values: &[f32], mut write: impl FnMut(usize, 
             }
             Dtype::F16 => {
                 for (to, value) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
-                    *to = f16::from_f32(*value).to_le_bytes();
+                    *to = to_f16(*value).to_le_bytes();
                 }
             }
             Dtype::Bf16 => {
@@ -64,12 +62,40 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
     (if value.is_nan() { bits | 0x0040_0000 } else { rounded } >> 16) as u16
 }
 
+/// The value of an f16. Without branches, so that it becomes vectors wherever it is inlined.
+#[inline(always)]
+pub(crate) fn from_f16(half: u16) -> f32 {
+    let (sign, size) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff));
+    // The exponent's bias is 15 in place of 127.
+    let normal = (size << 13) + (112 << 23);
+    // Behind a leading one of the smallest exponent, which is subtracted again.
+    let subnormal = f32::from_bits((size << 13) + (113 << 23)) - f32::from_bits(113 << 23);
+    // What is no number is made quiet.
+    let special = normal + (112 << 23) | u32::from(size > 0x7c00) << 22;
+    let bits = if size >= 0x7c00 { special } else { normal };
+    let bits = if size < 0x400 { subnormal.to_bits() } else { bits };
+    f32::from_bits(bits | sign)
+}
+
+/// The nearest f16, of two equally near ones the even one. Without branches, as [`from_f16`].
+#[inline(always)]
+pub(crate) fn to_f16(value: f32) -> u16 {
+    let (sign, size) = (value.to_bits() >> 16 & 0x8000, value.to_bits() & 0x7fff_ffff);
+    let normal = size.wrapping_sub(112 << 23).wrapping_add(0xfff + (size >> 13 & 1)) >> 13;
+    // The sum's last bit is the smallest of f16.
+    let subnormal = (f32::from_bits(size) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let bits = if size < 113 << 23 { subnormal } else { normal };
+    let bits = if size >= 143 << 23 { 0x7c00 } else { bits };
+    let bits = if size > 255 << 23 { 0x7e00 | size >> 13 & 0x3ff } else { bits };
+    (bits | sign) as u16
+}
+
 /// The nearest value that `dtype` has.
 #[inline(always)]
 pub(crate) fn rounded(dtype: Dtype, value: f32) -> f32 {
     match dtype {
         Dtype::F32 => value,
-        Dtype::F16 => f16::from_f32(value).to_f32(),
+        Dtype::F16 => from_f16(to_f16(value)),
         Dtype::Bf16 => f32::from_bits(u32::from(to_bf16(value)) << 16),
     }
 }
@@ -117,3 +143,38 @@ pub(crate) static E4M3: [f32; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::{from_f16, to_f16};
+
+    #[test]
+    fn every_f16_is_what_it_is() {
+        for bits in 0..=u16::MAX {
+            let expected = f16::from_bits(bits).to_f32();
+            assert_eq!(from_f16(bits).to_bits(), expected.to_bits(), "{bits:#x}");
+            assert_eq!(to_f16(expected), f16::from_f32(expected).to_bits(), "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_f16_is_even_between_two() {
+        // Around what lies between two neighbours, and what has no neighbour left.
+        for bits in 0..0x7c00u16 {
+            let (a, b) = (f16::from_bits(bits).to_f64(), f16::from_bits(bits + 1).to_f64());
+            let next = if bits == 0x7bff { 65536.0 } else { b };
+            let middle = ((a + next) / 2.0) as f32;
+            for value in [middle.next_down(), middle, middle.next_up()] {
+                for value in [value, -value] {
+                    let expected = f16::from_f32(value).to_bits();
+                    assert_eq!(to_f16(value), expected, "{value:e}");
+                }
+            }
+        }
+        for value in [f32::MIN_POSITIVE, 1e-45, 1e9, f32::MAX, f32::INFINITY, f32::NAN, -f32::NAN] {
+            assert_eq!(to_f16(value), f16::from_f32(value).to_bits(), "{value:e}");
+        }
+    }
+}

@@ -32,6 +32,41 @@ pub(super) struct Product<'a> {
     pub(super) out: &'a Output<'a>,
 }
 
+/// Rows of x that a row of weights is multiplied with.
+struct Steps<'a, const M: usize> {
+    x: [&'a [Line]; M],
+    x_scales: [&'a [[f32; LANES]]; M],
+    /// The group of each lane among those of a chunk.
+    of_lane: [u32; LANES],
+}
+
+impl<const M: usize> Steps<'_, M> {
+    /// Adds the products with chunk `chunk`, whose codes are `bytes`, to `totals`; `scales` are
+    /// those from its first group on.
+    // No closure: it would not be compiled for the level.
+    #[inline(always)]
+    fn add<V: Lanes, const KIND: u8>(
+        &self,
+        chunk: usize,
+        bytes: &[u8],
+        scales: &[f32],
+        totals: &mut [V::Floats; M],
+    ) {
+        let codes = V::chunk::<KIND>(bytes);
+        let scale = V::choose(scales.first_chunk().expect("zeros follow"), &self.of_lane);
+        for i in 0..M {
+            let x = &self.x[i][chunk * V::PARTS..][..V::PARTS];
+            let mut run = V::begin::<KIND>(V::no_sums());
+            for part in 0..V::PARTS {
+                run = V::dot::<KIND>(run, codes[part], V::load(&x[part].0));
+            }
+            let dots = V::as_floats(V::end::<KIND>(V::no_sums(), run));
+            let scale = V::mul(scale, V::floats(&self.x_scales[i][chunk]));
+            totals[i] = V::mul_add(dots, scale, totals[i]);
+        }
+    }
+}
+
 impl Product<'_> {
     /// Columns `columns` of rows that are steps.
     #[inline(always)]
@@ -60,12 +95,15 @@ impl Product<'_> {
         of_row: &mut OfRow,
     ) {
         let group_size = self.source.groups.group_size;
-        let of_lane: [u32; LANES] =
-            std::array::from_fn(|lane| (first_of_lane(KIND, lane) / group_size) as u32);
-        let chunks = self.source.k.div_ceil(CHUNK);
-        let x: [&[Line]; M] = std::array::from_fn(|i| self.x.row(first_x + i));
-        let x_scales: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.of_lanes(first_x + i));
+        let steps = Steps {
+            x: std::array::from_fn(|i| self.x.row(first_x + i)),
+            x_scales: std::array::from_fn(|i| self.x.of_lanes(first_x + i)),
+            of_lane: std::array::from_fn(|lane| (first_of_lane(KIND, lane) / group_size) as u32),
+        };
         let sums: [&[[f32; LANES]]; M] = std::array::from_fn(|i| self.x.sums(first_x + i));
+        let chunks = self.source.k.div_ceil(CHUNK);
+        // Groups divide chunks: a division for each would take as long as its products.
+        let groups_of_chunk = CHUNK / group_size;
         let size = CHUNK / 8 * bits(KIND);
         for first in columns.clone().step_by(4) {
             let count = 4.min(columns.end - first);
@@ -73,32 +111,23 @@ impl Product<'_> {
             for j in 0..count {
                 of_row.set::<V, KIND, FMA>(&self.source.groups, first + j);
                 let bytes = self.source.row::<KIND>(first + j);
+                let scales = of_row.scales();
                 let mut totals = [V::splat(0.0); M];
-                for chunk in 0..chunks {
-                    let rest = &bytes[chunk * size..];
+                let mut whole = bytes.chunks_exact(size);
+                for (chunk, bytes) in whole.by_ref().enumerate() {
                     for line in 0..size.div_ceil(64) {
                         // Rows follow each other, so this runs ahead into the next ones.
-                        prefetch(rest.as_ptr().wrapping_add(AHEAD + 64 * line));
+                        prefetch(bytes.as_ptr().wrapping_add(AHEAD + 64 * line));
                     }
-                    let codes = if rest.len() >= size {
-                        V::chunk::<KIND>(&rest[..size])
-                    } else {
-                        let mut padded = [0; CHUNK];
-                        padded[..rest.len()].copy_from_slice(rest);
-                        V::chunk::<KIND>(&padded[..size])
-                    };
-                    let scales = &of_row.scales()[chunk * CHUNK / group_size..];
-                    let scale = V::choose(scales.first_chunk().expect("zeros follow"), &of_lane);
-                    for i in 0..M {
-                        let x = &x[i][chunk * V::PARTS..][..V::PARTS];
-                        let mut run = V::begin::<KIND>(V::no_sums());
-                        for part in 0..V::PARTS {
-                            run = V::dot::<KIND>(run, codes[part], V::load(&x[part].0));
-                        }
-                        let dots = V::as_floats(V::end::<KIND>(V::no_sums(), run));
-                        let scale = V::mul(scale, V::floats(&x_scales[i][chunk]));
-                        totals[i] = V::mul_add(dots, scale, totals[i]);
-                    }
+                    let scales = &scales[chunk * groups_of_chunk..];
+                    steps.add::<V, KIND>(chunk, bytes, scales, &mut totals);
+                }
+                let rest = whole.remainder();
+                if !rest.is_empty() {
+                    let mut padded = [0; CHUNK];
+                    padded[..rest.len()].copy_from_slice(rest);
+                    let scales = &scales[(chunks - 1) * groups_of_chunk..];
+                    steps.add::<V, KIND>(chunks - 1, &padded[..size], scales, &mut totals);
                 }
                 let biases = of_row.biases().as_chunks::<LANES>().0;
                 for part in 0..sums[0].len() {

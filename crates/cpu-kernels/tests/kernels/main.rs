@@ -25,3 +25,8 @@ mod functions;
 #[allow(dead_code, unsafe_code, reason = "the library uses all of it, and says why it is sound")]
 #[path = "../../src/pool.rs"]
 mod pool;
+#[allow(dead_code, reason = "the library uses all of it")]
+#[path = "../../src/values.rs"]
+mod values;
+
+use cpu_kernels::Dtype;
