@@ -29,6 +29,7 @@ pub mod json;
 mod load;
 mod marks;
 mod normalizer;
+mod pairs;
 pub mod panics;
 mod pipeline;
 mod reasoning;

@@ -9,6 +9,7 @@ use tokenizers::{AddedToken, ModelWrapper};
 use crate::inner::Inner;
 use crate::marks::ControlTokens;
 use crate::normalizer::{Growth, TooMuch};
+use crate::pairs;
 use crate::pipeline::PlainPipeline;
 use crate::source::Source;
 use crate::special_tokens::{SpecialTokens, TokenFlags, TokenSpec};
@@ -27,8 +28,13 @@ pub(crate) fn build(
     mut eos_ids: BTreeSet<u32>,
 ) -> Result<Inner, String> {
     let bytes = &*source.bytes;
-    let growth = growth(bytes, specials)?;
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?;
+    let file: HashMap<String, &RawValue> =
+        serde_json::from_slice(bytes).map_err(|err| err.to_string())?;
+    let growth = growth(&file, specials)?;
+    let mut tokenizer = match pairs::tokenizer(&file) {
+        Some(tokenizer) => tokenizer,
+        None => tokenizers::Tokenizer::from_bytes(bytes).map_err(|err| err.to_string())?,
+    };
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None).map_err(|err| err.to_string())?;
     let added = tokens_to_add(&tokenizer, specials);
@@ -70,9 +76,7 @@ fn kind(source: &Source, model: &ModelWrapper) -> String {
 
 /// The normalizer's steps, checked against the added tokens, which the library normalizes as it
 /// reads them.
-fn growth(bytes: &[u8], specials: &SpecialTokens) -> Result<Growth, String> {
-    let file: HashMap<String, &RawValue> =
-        serde_json::from_slice(bytes).map_err(|err| err.to_string())?;
+fn growth(file: &HashMap<String, &RawValue>, specials: &SpecialTokens) -> Result<Growth, String> {
     let value = |name: &str| match file.get(name) {
         Some(raw) => serde_json::from_str(raw.get()).map_err(|err| err.to_string()),
         None => Ok(Json::Null),

@@ -176,6 +176,8 @@ impl MlxModel {
         };
         model.check_range(&load)?;
         model.tell_of_fault();
+        // A large vocabulary leaves as much behind as it keeps.
+        memory::trim_heap();
         Ok(model)
     }
 

@@ -97,19 +97,15 @@ impl Group<'_> {
     /// The codes in so many bits each, and how many bytes they take.
     #[inline]
     pub fn packed(&self, bits: usize) -> ([u8; GROUP], usize) {
-        let (mut word, mut held, mut at) = (0u32, 0, 0);
         let mut bytes = [0; GROUP];
-        for code in self.codes {
-            word |= u32::from(*code) << held;
-            held += bits;
-            while held >= 8 {
-                bytes[at] = word as u8;
-                at += 1;
-                word >>= 8;
-                held -= 8;
-            }
+        let (eights, _) = self.codes.as_chunks::<8>();
+        for (at, codes) in eights.iter().enumerate() {
+            // Eight codes take as many bytes as one has bits.
+            let word = codes.iter().rev().fold(0u64, |word, code| word << bits | u64::from(*code));
+            let word = &word.to_le_bytes()[..bits];
+            bytes[at * bits..][..bits].copy_from_slice(word);
         }
-        (bytes, at)
+        (bytes, eights.len() * bits)
     }
 }
 

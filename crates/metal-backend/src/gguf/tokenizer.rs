@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
 
 use super::cuts::Cut;
@@ -19,6 +20,52 @@ const MAX_ADDED: usize = 1 << 16;
 
 /// The character for a space in vocabularies of SentencePiece.
 const SPACE: char = '▁';
+
+/// A `tokenizer.json`. It is written from what the header has: a copy of a large vocabulary as
+/// values of JSON takes a hundred MiB.
+#[derive(Serialize)]
+struct TokenizerFile<'a> {
+    version: &'static str,
+    truncation: (),
+    padding: (),
+    added_tokens: Vec<Json>,
+    normalizer: Json,
+    pre_tokenizer: Json,
+    post_processor: Json,
+    decoder: Json,
+    model: Pairs<'a>,
+}
+
+/// A model of byte pairs.
+#[derive(Serialize)]
+struct Pairs<'a> {
+    r#type: &'static str,
+    dropout: (),
+    unk_token: Option<&'a str>,
+    continuing_subword_prefix: (),
+    end_of_word_suffix: (),
+    fuse_unk: bool,
+    byte_fallback: bool,
+    ignore_merges: bool,
+    #[serde(serialize_with = "by_token")]
+    vocab: &'a [&'a str],
+    merges: Merges<'a>,
+}
+
+/// Pairs of tokens, the first to be merged first.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Merges<'a> {
+    /// As files have them, with a space between.
+    Texts(Vec<&'a str>),
+    /// Those that scores mean.
+    Pairs(Vec<[&'a str; 2]>),
+}
+
+/// Writes ids by tokens.
+fn by_token<S: Serializer>(tokens: &&[&str], to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.collect_map(tokens.iter().enumerate().map(|(id, token)| (token, id)))
+}
 
 /// A vocabulary with what is known of its tokens.
 struct Tokens<'a> {
@@ -81,7 +128,7 @@ pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
     if let Some((id, token)) = named("bos")?.filter(|_| adds_bos) {
         let bos = json!({"SpecialToken": {"id": token, "type_id": 0}});
         let sequence = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
-        tokenizer["post_processor"] = json!({
+        tokenizer.post_processor = json!({
             "type": "TemplateProcessing",
             "single": [bos, sequence("A")],
             "pair": [bos, sequence("A"), bos, sequence("B")],
@@ -97,8 +144,10 @@ pub(super) fn texts(header: &Header) -> Result<BTreeMap<&'static str, String>> {
     if let Some(template) = text(header, "chat_template_of_tokenizer") {
         config.insert("chat_template".into(), json!(template));
     }
+    let tokenizer = serde_json::to_string(&tokenizer)
+        .map_err(|error| Error::model(format!("its vocabulary is no JSON: {error}")))?;
     Ok(BTreeMap::from([
-        ("tokenizer.json", tokenizer.to_string()),
+        ("tokenizer.json", tokenizer),
         ("tokenizer_config.json", Json::Object(config).to_string()),
     ]))
 }
@@ -150,11 +199,6 @@ impl Tokens<'_> {
             )));
         }
         Ok(Tokens { texts, kinds })
-    }
-
-    fn vocabulary(&self) -> Json {
-        let ids = self.texts.iter().enumerate();
-        Json::Object(ids.map(|(id, token)| ((*token).to_owned(), json!(id))).collect())
     }
 
     /// Tokens that text is searched for before it is cut; `strips`: those of turns take the spaces
@@ -213,19 +257,30 @@ fn is_mark(text: &str) -> bool {
 }
 
 /// A tokenizer of byte pairs, whose text is `cut` first.
-fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
+fn pairs<'a>(header: &'a Header, tokens: &'a Tokens<'_>, cut: &Cut) -> Result<TokenizerFile<'a>> {
     let normalizer = if cut.composes { json!({"type": "NFC"}) } else { Json::Null };
-    Ok(json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(false, &HashSet::new())?,
-        "normalizer": normalizer, "pre_tokenizer": cut.pre_tokenizer(), "post_processor": null,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-        "model": {
-            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-            "ignore_merges": cut.ignores_merges,
-            "vocab": tokens.vocabulary(), "merges": texts_of(header, "merges")?,
+    Ok(TokenizerFile {
+        version: "1.0",
+        truncation: (),
+        padding: (),
+        added_tokens: tokens.added(false, &HashSet::new())?,
+        normalizer,
+        pre_tokenizer: cut.pre_tokenizer(),
+        post_processor: Json::Null,
+        decoder: json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
+        model: Pairs {
+            r#type: "BPE",
+            dropout: (),
+            unk_token: None,
+            continuing_subword_prefix: (),
+            end_of_word_suffix: (),
+            fuse_unk: false,
+            byte_fallback: false,
+            ignore_merges: cut.ignores_merges,
+            vocab: &tokens.texts,
+            merges: Merges::Texts(texts_of(header, "merges")?),
         },
-    }))
+    })
 }
 
 /// The merges of SentencePiece's pieces: those of the file, else those that their scores mean; and
@@ -233,10 +288,14 @@ fn pairs(header: &Header, tokens: &Tokens<'_>, cut: &Cut) -> Result<Json> {
 ///
 /// # Errors
 /// Another number of scores than of tokens.
-fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usize>)> {
+fn merges_of<'a>(
+    header: &'a Header,
+    tokens: &'a Tokens<'_>,
+) -> Result<(Merges<'a>, HashSet<usize>)> {
     if header.metadata.contains_key(&key_of("merges")) {
         let merges = texts_of(header, "merges")?;
-        return Ok((json!(merges), tokens.made_by_none(&merges)));
+        let whole = tokens.made_by_none(&merges);
+        return Ok((Merges::Texts(merges), whole));
     }
     const LONGEST: usize = 1024;
     /// The most steps of looking for the parts of all tokens: the vocabulary of Gemma takes 30
@@ -264,11 +323,15 @@ fn merges_of(header: &Header, tokens: &Tokens<'_>) -> Result<(Json, HashSet<usiz
             scores.len()
         )));
     }
-    Ok((json!(merges(&tokens.texts, &scores)?), HashSet::new()))
+    Ok((Merges::Pairs(merges(&tokens.texts, &scores)?), HashSet::new()))
 }
 
 /// A tokenizer of SentencePiece's pieces.
-fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> {
+fn pieces<'a>(
+    header: &'a Header,
+    tokens: &'a Tokens<'_>,
+    prefixes: bool,
+) -> Result<TokenizerFile<'a>> {
     let (merges, whole) = merges_of(header, tokens)?;
     let space =
         json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE.to_string()});
@@ -290,43 +353,54 @@ fn pieces(header: &Header, tokens: &Tokens<'_>, prefixes: bool) -> Result<Json> 
     let unknown = unknown.map(|id| tokens.texts[id]);
     // Files do not say it of Phi 3, whose tokens do so.
     let strips = header.metadata.get("general.architecture") == Some(&Value::Text("phi3".into()));
-    Ok(json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": tokens.added(strips, &whole)?,
-        "normalizer": normalizer, "pre_tokenizer": null, "post_processor": null,
-        "decoder": {"type": "Sequence", "decoders": decoders},
-        "model": {
-            "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
-            "ignore_merges": false,
-            "vocab": tokens.vocabulary(), "merges": merges,
+    Ok(TokenizerFile {
+        version: "1.0",
+        truncation: (),
+        padding: (),
+        added_tokens: tokens.added(strips, &whole)?,
+        normalizer,
+        pre_tokenizer: Json::Null,
+        post_processor: Json::Null,
+        decoder: json!({"type": "Sequence", "decoders": decoders}),
+        model: Pairs {
+            r#type: "BPE",
+            dropout: (),
+            unk_token: unknown,
+            continuing_subword_prefix: (),
+            end_of_word_suffix: (),
+            fuse_unk: true,
+            byte_fallback: true,
+            ignore_merges: false,
+            vocab: &tokens.texts,
+            merges,
         },
-    }))
+    })
 }
 
 /// The pairs that make tokens of tokens: those of higher scores first, then those of longer parts.
 ///
 /// # Errors
 /// More pairs than any vocabulary has.
-fn merges(texts: &[&str], scores: &[f64]) -> Result<Vec<[String; 2]>> {
-    // Those of Gemma are made of 600,000. One takes 150 bytes.
+fn merges<'a>(texts: &[&'a str], scores: &[f64]) -> Result<Vec<[&'a str; 2]>> {
+    // Those of Gemma are made of 600,000. One takes 40 bytes.
     const MOST: usize = 1 << 21;
     let ids: HashMap<&str, usize> =
         texts.iter().enumerate().map(|(id, text)| (*text, id)).collect();
-    let mut found: Vec<(f64, usize, usize, [&str; 2])> = Vec::new();
+    let mut found: Vec<(f64, usize, usize, [usize; 2])> = Vec::new();
     for (text, score) in texts.iter().zip(scores) {
         let first = found.len();
         for (at, _) in text.char_indices().skip(1) {
             let (left, right) = text.split_at(at);
-            if ids.contains_key(left) && ids.contains_key(right) {
+            if let (Some(&left_id), Some(&right_id)) = (ids.get(left), ids.get(right)) {
                 let [long, short] = [left, right].map(|part| part.chars().count());
-                found.push((*score, long, short, [left, right]));
+                found.push((*score, long, short, [left_id, right_id]));
             }
         }
         if found.len() > MOST {
             return Err(Error::model(format!("its tokens are made of more than {MOST} pairs")));
         }
-        found[first..].sort_by_key(|(_, _, _, [left, right])| (ids[left], ids[right]));
+        found[first..].sort_by_key(|(.., ids)| *ids);
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.cmp(&a.2)));
-    Ok(found.into_iter().map(|(_, _, _, pair)| pair.map(str::to_owned)).collect())
+    Ok(found.into_iter().map(|(.., ids)| ids.map(|id| texts[id])).collect())
 }
