@@ -71,13 +71,9 @@ impl Turn for Hearing {
         states.eval().map_err(fault)?;
         let encoded = Instant::now();
         let tokens = ending.tokens(&states, &goes_on).map_err(fault)?.ok_or_else(stopped)?;
-        let segments = match (*timestamps, &*ending) {
-            (Timestamps::None, _) | (_, Ending::Ctc { .. }) => {
-                words::whole(tokenizer, &tokens, *seconds)?
-            }
-            (wanted, Ending::Tdt(_)) => {
-                words::segments(tokenizer, &tokens, *step, wanted == Timestamps::Words)?
-            }
+        let segments = match *timestamps {
+            Timestamps::None => words::whole(tokenizer, &tokens, *seconds)?,
+            wanted => words::segments(tokenizer, &tokens, *step, wanted == Timestamps::Words)?,
         };
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
         let text = tokenizer.decode(&ids, SkipSpecial::Yes).map_err(Error::from)?;
@@ -181,7 +177,6 @@ impl ParakeetModel {
             );
             return Err(Error::InvalidOption { option: "rate", reason });
         }
-        let times = options.timestamps != Timestamps::None && !self.info.times_words;
         let refused = [
             (
                 options.language.is_some(),
@@ -194,7 +189,6 @@ impl ParakeetModel {
                 "prompt",
                 "the model takes no text; leave it out",
             ),
-            (times, "times", "a model of the kind CTC states none; take one of the kind TDT"),
             (
                 options.temperature.is_some_and(|temperature| temperature != 0.0),
                 "temperature",
@@ -244,16 +238,16 @@ fn described(
     let size = |key| opened.encoder.opt_size(key).map_err(at_folder);
     let places = size("max_position_embeddings")?.unwrap_or(5000) as usize;
     let vocab = opened.config.size("vocab_size").map_err(at_folder)?;
-    let (architecture, decoder, times_words) = match &ending {
-        Ending::Ctc { .. } => ("parakeet_ctc", 0, false),
-        Ending::Tdt(tdt) => ("parakeet_tdt", tdt.lstm.len(), true),
+    let (architecture, decoder) = match &ending {
+        Ending::Ctc { .. } => ("parakeet_ctc", 0),
+        Ending::Tdt(tdt) => ("parakeet_tdt", tdt.lstm.len()),
     };
     let device = opened.device.info().map_err(crate::error::Error::from)?;
     let info = TranscriptionModelInfo {
         architecture: architecture.into(),
         languages: Vec::new(),
         translates: false,
-        times_words,
+        times_words: true,
         sample_rate: mel.rate,
         // As long as the model was made for; what is longer is heard as a whole, too.
         window_seconds: (places * FRAMES * mel.hop) as f64 / f64::from(mel.rate),

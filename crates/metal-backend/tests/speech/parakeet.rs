@@ -112,9 +112,40 @@ fn words_are_said_when_transformers_says() {
 }
 
 #[test]
+fn words_of_ctc_are_said_where_their_tokens_are_found() {
+    let model = load("parakeet_ctc");
+    assert!(model.info().times_words);
+    let mut count = 0;
+    for name in goldens("parakeet_ctc").as_object().expect("cases").keys() {
+        let whole = transcribed(model.as_ref(), name, Timestamps::None);
+        let made = transcribed(model.as_ref(), name, Timestamps::Words);
+        let all = |of: &Transcript| {
+            let tokens = of.segments.iter().flat_map(|segment| segment.tokens.iter().copied());
+            tokens.collect::<Vec<u32>>()
+        };
+        assert_eq!((all(&made), &made.text), (all(&whole), &whole.text), "{name}");
+        let words: Vec<_> = made.segments.iter().flat_map(|segment| &segment.words).collect();
+        let texts: Vec<&str> = words.iter().map(|word| word.word.trim()).collect();
+        assert_eq!(texts.join(" "), made.text.split_whitespace().collect::<Vec<_>>().join(" "));
+        // Places of 80 ms, one word behind the other, within the sound.
+        let mut end = 0.0;
+        for word in words {
+            let places = word.start / 0.08;
+            assert!((places - places.round()).abs() < 1e-6, "{word:?}");
+            assert!(end <= word.start && word.start < word.end, "{word:?}");
+            end = word.end;
+            count += 1;
+        }
+        assert!(end <= made.seconds + 0.08, "{name}: {end} of {}", made.seconds);
+        let segments = transcribed(model.as_ref(), name, Timestamps::Segments).segments;
+        assert!(segments.iter().all(|segment| segment.words.is_empty()));
+    }
+    assert!(count > 5, "{count}");
+}
+
+#[test]
 fn what_parakeet_cannot_do_is_refused_by_name() {
     let none = TranscribeOptions::default;
-    let times = |timestamps| TranscribeOptions { timestamps, ..none() };
     for (kind, options, what) in [
         ("parakeet_tdt", TranscribeOptions { language: Some("de".into()), ..none() }, "language"),
         (
@@ -135,8 +166,6 @@ fn what_parakeet_cannot_do_is_refused_by_name() {
             TranscribeOptions { condition_on_previous: Some(true), ..none() },
             "condition_on_previous",
         ),
-        ("parakeet_ctc", times(Timestamps::Words), "times"),
-        ("parakeet_ctc", times(Timestamps::Segments), "times"),
     ] {
         let error = load(kind).transcribe(sound("word.wav"), &options).expect_err("it is refused");
         match error {

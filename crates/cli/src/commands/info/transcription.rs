@@ -99,7 +99,8 @@ pub fn quantization(info: &TranscriptionModelInfo) -> String {
 
 fn text(name: &str, info: &TranscriptionModelInfo) -> String {
     let languages = match info.languages.len() {
-        0..=SHOWN => info.languages.join(", "),
+        0 => "not named".to_owned(),
+        1..=SHOWN => info.languages.join(", "),
         count => format!("{count}, such as {}", info.languages[..SHOWN].join(", ")),
     };
     let yes = |is: bool| if is { "yes" } else { "no" };
