@@ -71,7 +71,7 @@ pub(crate) fn from_f16(half: u16) -> f32 {
     // Behind a leading one of the smallest exponent, which is subtracted again.
     let subnormal = f32::from_bits((size << 13) + (113 << 23)) - f32::from_bits(113 << 23);
     // What is no number is made quiet.
-    let special = normal + (112 << 23) | u32::from(size > 0x7c00) << 22;
+    let special = (normal + (112 << 23)) | (u32::from(size > 0x7c00) << 22);
     let bits = if size >= 0x7c00 { special } else { normal };
     let bits = if size < 0x400 { subnormal.to_bits() } else { bits };
     f32::from_bits(bits | sign)
@@ -86,7 +86,7 @@ pub(crate) fn to_f16(value: f32) -> u16 {
     let subnormal = (f32::from_bits(size) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let bits = if size < 113 << 23 { subnormal } else { normal };
     let bits = if size >= 143 << 23 { 0x7c00 } else { bits };
-    let bits = if size > 255 << 23 { 0x7e00 | size >> 13 & 0x3ff } else { bits };
+    let bits = if size > 255 << 23 { 0x7e00 | (size >> 13 & 0x3ff) } else { bits };
     (bits | sign) as u16
 }
 
