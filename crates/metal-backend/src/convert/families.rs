@@ -173,8 +173,8 @@ pub(super) fn with_packed_names(family: &str, config: &Config) -> Config {
 fn renamed(family: &str, name: &str) -> String {
     let inner = |name: &str| name.replacen("model.language_model.", "language_model.model.", 1);
     match family {
-        "gemma3" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_5" | "qwen3_5_moe" | "qwen3_5_text"
-        | "qwen3_5_moe_text" | "mistral3" => {
+        "gemma3" | "qwen2_vl" | "qwen2_5_vl" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_5"
+        | "qwen3_5_moe" | "qwen3_5_text" | "qwen3_5_moe_text" | "mistral3" => {
             let name = inner(name);
             if name.starts_with("language_model.") {
                 name

@@ -76,7 +76,7 @@ fn named(family: &str, name: &str) -> Option<String> {
             }
             None => own.starts_with("multi_modal_projector.").then(|| own.to_owned()),
         },
-        "qwen3_5" | "qwen3_5_moe" | "qwen3_vl" | "qwen3_vl_moe" => {
+        "qwen2_vl" | "qwen2_5_vl" | "qwen3_5" | "qwen3_5_moe" | "qwen3_vl" | "qwen3_vl_moe" => {
             let rest = of_tower.or_else(|| own.strip_prefix("visual."))?;
             Some(format!("vision_tower.{rest}"))
         }
