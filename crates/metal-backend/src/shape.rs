@@ -43,7 +43,9 @@ pub(crate) use mixture::{Mixture, sparse_layers};
 pub(crate) use networks::Ungated;
 pub(crate) use norms::Norms;
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
-pub(crate) use towers::{gemma4_tower, pixtral_tower, qwen_tower, siglip_tower};
+pub(crate) use towers::{
+    gemma4_tower, pixtral_tower, qwen_tower, qwen2_5_tower, qwen2_tower, siglip_tower,
+};
 
 /// Tensors of an output layer that repeat the embeddings, packed or not.
 const COPIES_OF_EMBEDDINGS: [&str; 5] =

@@ -138,7 +138,8 @@ impl RopeScaling {
             Ok(parameters.opt_positive(key)?.unwrap_or(default))
         };
         match kind {
-            "default" | "none" => Ok(RopeScaling::None),
+            // Qwen 2 VL: by `mrope_section`, and no longer than usual.
+            "default" | "none" | "mrope" => Ok(RopeScaling::None),
             "linear" => Ok(RopeScaling::Linear { factor: factor()? }),
             "proportional" => Ok(RopeScaling::Proportional {
                 part: positive(PARTIAL, 1.0)?,

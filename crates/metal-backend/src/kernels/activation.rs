@@ -11,6 +11,8 @@ pub(crate) enum Activation {
     GeluTanh,
     /// The Gaussian error linear unit: `x / 2 · (1 + erf(x / √2))`.
     Gelu,
+    /// `x · sigmoid(1.702 x)` (CLIP).
+    QuickGelu,
     /// `x` where it is above 0, else 0.
     Relu,
     /// `1 / (1 + exp(-x))`.
@@ -58,7 +60,9 @@ impl Activation {
             Activation::Sigmoid => Some(mlx_ffi::Activation::Sigmoid),
             Activation::Softplus => Some(mlx_ffi::Activation::Softplus),
             Activation::Identity => Some(mlx_ffi::Activation::Identity),
-            Activation::ClippedSilu { .. } | Activation::SparseGelu { .. } => None,
+            Activation::QuickGelu
+            | Activation::ClippedSilu { .. }
+            | Activation::SparseGelu { .. } => None,
         }
     }
 
@@ -105,6 +109,9 @@ impl Activation {
                 let erf = ops::multiply(x, &scalar(std::f32::consts::FRAC_1_SQRT_2)?)?;
                 let open = ops::add(&ops::erf(&erf)?, &scalar(1.0)?)?;
                 ops::multiply(&ops::multiply(x, &scalar(0.5)?)?, &open)
+            }
+            Activation::QuickGelu => {
+                ops::multiply(x, &ops::sigmoid(&ops::multiply(x, &scalar(1.702)?)?)?)
             }
             Activation::Relu => ops::maximum(x, &scalar(0.0)?),
             Activation::Sigmoid => ops::sigmoid(x),

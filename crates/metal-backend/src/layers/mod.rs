@@ -130,7 +130,7 @@ pub(crate) use texts::{Group, Padding, Texts};
 pub(crate) use together::Together;
 pub(crate) use tower::{
     Axes, ClippedLinear, Entry, Exit, Look, Merger, Network, PatchPositions, QkvLinears, Tower,
-    TowerAttention, TowerBlock, TowerNorm, TowerRope,
+    TowerAttention, TowerBlock, TowerNorm, TowerRope, Windows,
 };
 pub(crate) use vocabulary::{OwnIds, OwnLogits, SplitLogits};
 pub(crate) use weight::Weight;

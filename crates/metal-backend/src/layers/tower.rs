@@ -6,6 +6,7 @@ mod entry;
 mod exit;
 mod network;
 mod turns;
+mod windows;
 
 use std::collections::VecDeque;
 
@@ -20,8 +21,10 @@ pub(crate) use block::{TowerBlock, TowerNorm};
 pub(crate) use entry::{Entry, PatchPositions};
 pub(crate) use exit::{Exit, Merger};
 pub(crate) use network::{ClippedLinear, Network};
-use turns::Turns;
 pub(crate) use turns::{Axes, TowerRope};
+use turns::{Places, Turns};
+use windows::Arrangement;
+pub(crate) use windows::Windows;
 
 /// Blocks that a GPU has to compute while the next one is prepared.
 const AHEAD: usize = 2;
@@ -33,6 +36,8 @@ pub(crate) struct Tower {
     pub blocks: Vec<TowerBlock>,
     /// How attention sees positions of patches; `None`: by the entry's positions alone.
     pub rope: Option<TowerRope>,
+    /// Where most blocks see parts of a picture only; `None`: all see all of it.
+    pub windows: Option<Windows>,
     pub exit: Exit,
     /// Mergers that make further vectors of a picture behind some blocks, in the blocks' order.
     /// These are added behind the language model's first layers (DeepStack).
@@ -47,6 +52,8 @@ pub(crate) struct Tower {
 pub(crate) struct Look {
     h: Passed,
     turns: Option<Turns>,
+    /// The order of patches, where it is not the usual one.
+    arrangement: Option<Arrangement>,
     grid: [i32; 2],
     /// Blocks that are done.
     block: usize,
@@ -56,14 +63,30 @@ pub(crate) struct Look {
     under_way: VecDeque<Array>,
 }
 
+impl Look {
+    /// Of the next block.
+    fn seen(&self, tower: &Tower) -> Places<'_> {
+        let sees_whole = |windows: &Windows| windows.whole.contains(&self.block);
+        let has_windows = tower.windows.as_ref().is_some_and(|windows| !sees_whole(windows));
+        let windows = self.arrangement.as_ref().filter(|_| has_windows);
+        Places { turns: self.turns.as_ref(), windows }
+    }
+}
+
 impl Tower {
     /// A picture before the first block.
     pub fn begin(&self, patches: &Patches) -> Result<Look> {
-        let h = self.entry.forward(patches)?;
-        let turns = self.rope.as_ref().map(|rope| rope.turns(patches)).transpose()?;
+        let mut h = self.entry.forward(patches)?;
+        let mut turns = self.rope.as_ref().map(|rope| rope.turns(patches)).transpose()?;
+        let arrangement = self.windows.as_ref().map(|windows| windows.of(patches));
+        if let Some(arrangement) = &arrangement {
+            h = arrangement.arranged(&h)?;
+            turns = turns.map(|turns| turns.arranged(arrangement)).transpose()?;
+        }
         Ok(Look {
             h: Passed::new(h),
             turns,
+            arrangement,
             grid: patches.grid,
             block: 0,
             deep: Vec::new(),
@@ -77,7 +100,7 @@ impl Tower {
     pub fn advance(&self, look: &mut Look) -> Result<Option<Array>> {
         if let Some(block) = self.blocks.get(look.block) {
             let next = self.blocks.get(look.block + 1);
-            look.h = block.forward(&look.h, next, look.turns.as_ref(), self.kernels)?;
+            look.h = block.forward(&look.h, next, look.seen(self), self.kernels)?;
             for (_, merger) in self.deepstack.iter().filter(|(at, _)| *at == look.block) {
                 look.deep.push(merger.forward(&look.h.x)?);
             }
@@ -95,6 +118,10 @@ impl Tower {
             return Ok(None);
         }
         let features = self.exit.forward(&look.h.x, look.grid)?;
+        let features = match &look.arrangement {
+            None => features,
+            Some(arrangement) => arrangement.restored(&features)?,
+        };
         let features = match look.deep.is_empty() {
             true => features,
             false => {

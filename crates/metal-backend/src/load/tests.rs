@@ -73,9 +73,17 @@ fn distances(name: &str, kernels: Kernels) -> Vec<(String, f32)> {
 #[test]
 fn pictures_have_the_vectors_of_the_reference() {
     let mut far = Vec::new();
-    for name in
-        ["gemma3", "qwen3_5", "qwen3_vl", "qwen3_vl_moe", "gemma4_e", "gemma4_d", "mistral3"]
-    {
+    for name in [
+        "gemma3",
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen3_5",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "gemma4_e",
+        "gemma4_d",
+        "mistral3",
+    ] {
         for kernels in [Kernels::CPU, Kernels::Mlx] {
             for (picture, away) in distances(name, kernels) {
                 println!("{picture}, {kernels:?}: {away:.1e}");

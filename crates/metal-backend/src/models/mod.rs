@@ -66,7 +66,9 @@ mod phi;
 mod phi3;
 mod phimoe;
 mod qwen2;
+mod qwen2_5_vl;
 mod qwen2_moe;
+mod qwen2_vl;
 mod qwen3;
 mod qwen3_5;
 mod qwen3_5_moe;
@@ -107,7 +109,8 @@ pub(crate) fn load(config: &Config, weights: &Weights) -> Result<Decoder> {
     }
     // mlx-vlm puts a prefix before all tensors of models that see nothing.
     let prefixed = weights.at("language_model");
-    let is_prefixed = config.get("text_config").is_none() && !prefixed.is_empty();
+    let is_text = ["text_config", "vision_config"].iter().all(|key| config.get(key).is_none());
+    let is_prefixed = is_text && !prefixed.is_empty();
     load(config, if is_prefixed { &prefixed } else { weights })
 }
 

@@ -8,9 +8,9 @@ use super::{
     granitemoe, granitemoehybrid, helium, hunyuan_v1_dense, hunyuan_v1_moe, internlm2, internlm3,
     kimi_k25, kimi_linear, laguna, lfm2, lfm2_moe, lfm3, llama, llama4, mellum, mimo, minicpm,
     minimax_m2, ministral, ministral3, mistral, mistral3, mixtral, muse_glimmer, nemotron,
-    nemotron_h, olmo, olmo2, olmo3, olmoe, phi, phi3, phimoe, qwen2, qwen2_moe, qwen3, qwen3_5,
-    qwen3_5_moe, qwen3_moe, qwen3_next, qwen3_vl, qwen3_vl_moe, seed_oss, smollm3, solar_open,
-    stablelm, starcoder2,
+    nemotron_h, olmo, olmo2, olmo3, olmoe, phi, phi3, phimoe, qwen2, qwen2_5_vl, qwen2_moe,
+    qwen2_vl, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next, qwen3_vl, qwen3_vl_moe, seed_oss,
+    smollm3, solar_open, stablelm, starcoder2,
 };
 use crate::config::Config;
 use crate::error::{Error, Result, nearest};
@@ -96,7 +96,9 @@ const REGISTRY: &[(&str, Load)] = &[
     ("phi3", phi3::load),
     ("phimoe", phimoe::load),
     ("qwen2", qwen2::load),
+    ("qwen2_5_vl", qwen2_5_vl::load),
     ("qwen2_moe", qwen2_moe::load),
+    ("qwen2_vl", qwen2_vl::load),
     ("qwen3", qwen3::load),
     ("qwen3_5", qwen3_5::load),
     ("qwen3_5_moe", qwen3_5_moe::load),

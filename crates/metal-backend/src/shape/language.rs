@@ -43,9 +43,22 @@ impl Language {
     /// # Errors
     /// A config without `text_config`.
     pub fn of(outer: &Config, w: &Weights, vision: &[&str]) -> Result<Language> {
-        let config = outer
-            .object("text_config")?
-            .ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?
+        let text = outer.object("text_config")?;
+        let text = text.ok_or_else(|| Error::model("config.json: key `text_config` is missing"))?;
+        Language::with(text, outer, w, vision)
+    }
+
+    /// As [`of`](Self::of), where the config may state the language part's keys beside the tower's
+    /// (Qwen 2 VL).
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn of_flat(outer: &Config, w: &Weights, vision: &[&str]) -> Result<Language> {
+        Language::with(outer.of_text()?, outer, w, vision)
+    }
+
+    fn with(text: Config, outer: &Config, w: &Weights, vision: &[&str]) -> Result<Language> {
+        let config = text
             // Some releases state these outside only.
             .with_fallback(outer, "vocab_size")
             .with_fallback(outer, "tie_word_embeddings");

@@ -3,6 +3,7 @@
 mod gemma4;
 mod pixtral;
 mod qwen;
+mod qwen2;
 mod siglip;
 
 use crate::config::Config;
@@ -11,6 +12,7 @@ use crate::error::{Error, Result};
 pub(crate) use gemma4::gemma4_tower;
 pub(crate) use pixtral::pixtral_tower;
 pub(crate) use qwen::qwen_tower;
+pub(crate) use qwen2::{qwen2_5_tower, qwen2_tower};
 pub(crate) use siglip::siglip_tower;
 
 /// The most values of a tower's hidden states, and of all of its heads.
@@ -102,6 +104,16 @@ fn at_most(key: &str, size: i32, most: i32) -> Result<()> {
     Err(Error::model(format!(
         "config.json: `vision_config`: `{key}` is {size}, at most {most} are supported"
     )))
+}
+
+/// Refuses vectors of another size than the language model's, which `key` may state.
+fn expect_width(vision: &Config, key: &str, width: i32) -> Result<()> {
+    match vision.opt_size(key)? {
+        Some(out) if out != width => Err(Error::model(format!(
+            "config.json: `vision_config`: `{key}` is {out}, expected {width}, the text's `hidden_size`"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses another activation than the family's.

@@ -82,6 +82,8 @@ impl Family {
         };
         let rescale = |normalize| Rescale { factor: Some(1.0 / 255.0), normalize };
         const HALVES: ([f32; 3], [f32; 3]) = ([0.5; 3], [0.5; 3]);
+        const CLIP: ([f32; 3], [f32; 3]) =
+            ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);
         match config.opt_text("model_type")?.unwrap_or_default() {
             "gemma3" => {
                 let begin = id(&["boi_token_index", "boi_token_id"], 255_999)?;
@@ -162,18 +164,17 @@ impl Family {
                         multiple: patch.saturating_mul(merge),
                     },
                     filter: Some(Filter::Bicubic),
-                    rescale: rescale(Some((
-                        [0.481_454_66, 0.457_827_5, 0.408_210_73],
-                        [0.268_629_54, 0.261_302_6, 0.275_777_1],
-                    ))),
+                    rescale: rescale(Some(CLIP)),
                 };
                 Ok((Family::new(Kind::Pixtral, marks, patch, merge, false), processor))
             }
-            kind @ ("qwen3_vl" | "qwen3_vl_moe" | "qwen3_5" | "qwen3_5_moe") => {
-                // Qwen 3 VL has other ids than Qwen 3.5.
-                let [image, begin, end] = match kind.starts_with("qwen3_vl") {
-                    true => [151_655, 151_652, 151_653],
-                    false => [248_056, 248_053, 248_054],
+            kind @ ("qwen2_vl" | "qwen2_5_vl" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_5"
+            | "qwen3_5_moe") => {
+                let is_2 = kind.starts_with("qwen2");
+                // Qwen 3.5 has other ids than those before it.
+                let [image, begin, end] = match kind.starts_with("qwen3_5") {
+                    false => [151_655, 151_652, 151_653],
+                    true => [248_056, 248_053, 248_054],
                 };
                 let image = id(&["image_token_id"], image)?;
                 let marks = Marks {
@@ -185,16 +186,18 @@ impl Family {
                     row_end: None,
                     end: id(&["vision_end_token_id"], end)?,
                 };
-                let (patch, merge) = (size("patch_size", 16)?, size("spatial_merge_size", 2)?);
+                let patch = size("patch_size", if is_2 { 14 } else { 16 })?;
+                let merge = size("spatial_merge_size", 2)?;
                 let frames = size("temporal_patch_size", 2)?;
+                let (min_pixels, max_pixels) = match is_2 {
+                    true => (56 * 56, 28 * 28 * 1280),
+                    false => (1 << 16, 1 << 24),
+                };
+                let factor = patch.saturating_mul(merge);
                 let processor = Processor {
-                    sizing: Sizing::Area {
-                        factor: patch.saturating_mul(merge),
-                        min_pixels: 1 << 16,
-                        max_pixels: 1 << 24,
-                    },
+                    sizing: Sizing::Area { factor, min_pixels, max_pixels },
                     filter: Some(Filter::Bicubic),
-                    rescale: rescale(Some(HALVES)),
+                    rescale: rescale(Some(if is_2 { CLIP } else { HALVES })),
                 };
                 Ok((Family::new(Kind::Qwen { frames }, marks, patch, merge, false), processor))
             }

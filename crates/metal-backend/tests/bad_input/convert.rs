@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::tiny;
 
 /// Checkpoints with all forms that families are released in, below the folder of fixtures.
-const MODELS: [&str; 33] = [
+const MODELS: [&str; 35] = [
     "parity/models/cohere2",
     "parity/models/deepseek_v3",
     "parity/models/ernie4_5_moe",
@@ -46,6 +46,8 @@ const MODELS: [&str; 33] = [
     "parity/models/qwen3_next",
     "vision/models/gemma3",
     "vision/models/mistral3",
+    "vision/models/qwen2_vl",
+    "vision/models/qwen2_5_vl",
     "vision/models/qwen3_vl",
     "vision/models/qwen3_vl_moe",
 ];

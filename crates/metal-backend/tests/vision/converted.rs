@@ -116,6 +116,11 @@ fn renamed(all: Tensors, name: impl Fn(&str) -> String) -> Tensors {
 fn of_mlx_vlm(model: &str, name: &str) -> String {
     let name = name.replacen("model.language_model.", "language_model.model.", 1);
     let name = name.replacen("model.visual.", "vision_tower.", 1);
+    let name = match name.strip_prefix("visual.") {
+        Some(own) => format!("vision_tower.{own}"),
+        None if model.starts_with("qwen2") => name.replacen("model.", "language_model.model.", 1),
+        None => name,
+    };
     let name = match name.strip_prefix("model.") {
         Some(own) if model.starts_with("gemma4") => own.to_owned(),
         _ => name,
@@ -130,7 +135,11 @@ fn of_mlx_vlm(model: &str, name: &str) -> String {
 }
 
 /// The name that transformers 5 has for what is released as `name`.
-fn of_transformers_5(name: &str) -> String {
+fn of_transformers_5(model: &str, name: &str) -> String {
+    if model.starts_with("qwen2") {
+        let name = name.replacen("model.", "model.language_model.", 1);
+        return name.replacen("visual.", "model.visual.", 1);
+    }
     for (released, newer) in [
         ("language_model.model.", "model.language_model."),
         ("language_model.lm_head.", "lm_head."),
@@ -143,6 +152,26 @@ fn of_transformers_5(name: &str) -> String {
         }
     }
     name.to_owned()
+}
+
+/// Makes a config with all keys beside each other what transformers 5 saves of it.
+fn nest(config: &mut Json) {
+    let fields = config.as_object_mut().unwrap();
+    let is_outer = |key: &str| {
+        let ends = ["_token_id", "_config", "architectures", "model_type", "tie_word_embeddings"];
+        !key.contains("os_") && ends.iter().any(|end| key.ends_with(end))
+    };
+    let mut text: serde_json::Map<String, Json> = fields.clone();
+    text.retain(|key, _| !is_outer(key));
+    fields.retain(|key, _| is_outer(key));
+    let sections = text.remove("rope_scaling").unwrap()["mrope_section"].take();
+    let theta = text.remove("rope_theta").unwrap();
+    text.insert(
+        "rope_parameters".into(),
+        json!({"type": "mrope", "rope_type": "default", "mrope_section": sections, "rope_theta": theta}),
+    );
+    fields["vision_config"]["rope_parameters"] = json!({"rope_type": "axial", "rope_theta": 1e4});
+    fields.insert("text_config".into(), Json::Object(text));
 }
 
 fn sees(name: &str) -> bool {
@@ -261,7 +290,7 @@ fn packed_towers_lead_to_the_tokens_of_the_unpacked_ones() {
 fn other_programs_names_mean_the_same() {
     type Rename = fn(&str, &str) -> String;
     let ways: [(&str, Rename); 2] =
-        [("transformers 5", |_, name| of_transformers_5(name)), ("mlx-vlm", of_mlx_vlm)];
+        [("transformers 5", of_transformers_5), ("mlx-vlm", of_mlx_vlm)];
     for name in MODELS {
         let seeing = Seeing::new(name);
         for (program, rename) in ways {
@@ -283,7 +312,12 @@ fn other_programs_names_mean_the_same() {
             let inner = if tower.contains("vision_model.") { "vision_model." } else { "" };
             let buffer = format!("{root}{inner}rotary_pos_emb.inv_freq");
             all.insert(buffer, Tensor::of_f32(vec![8], &[0.5; 8]));
-            let model = Copy::of(&seeing.folder(), &all, |_| {}).load(&seeing);
+            let change = |config: &mut Json| {
+                if program == "transformers 5" && name.starts_with("qwen2") {
+                    nest(config);
+                }
+            };
+            let model = Copy::of(&seeing.folder(), &all, change).load(&seeing);
             assert!(
                 model.info().unused_parts.is_empty(),
                 "{name}: {:?}",

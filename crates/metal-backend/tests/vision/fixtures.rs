@@ -11,8 +11,17 @@ use safetensors::SafeTensors;
 use serde_json::Value as Json;
 
 /// The models.
-pub const MODELS: [&str; 7] =
-    ["gemma3", "qwen3_5", "qwen3_vl", "qwen3_vl_moe", "gemma4_e", "gemma4_d", "mistral3"];
+pub const MODELS: [&str; 9] = [
+    "gemma3",
+    "qwen2_vl",
+    "qwen2_5_vl",
+    "qwen3_5",
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "gemma4_e",
+    "gemma4_d",
+    "mistral3",
+];
 
 /// The most tokens of a case.
 pub const MOST: usize = 24;

@@ -58,6 +58,17 @@ fn sizes_that_no_tower_can_have_are_told_by_their_keys() {
         ("gemma3", &[("intermediate_size", 1 << 30)][..], "`intermediate_size` is 1073741824"),
         ("qwen3_vl", &[("spatial_merge_size", 1 << 20)][..], "`spatial_merge_size` is 1048576"),
         ("mistral3", &[("head_dim", 1 << 16)][..], "`head_dim` is 65536, at most 32768"),
+        ("qwen2_vl", &[("num_heads", 16)][..], "heads have 2 values, expected a multiple of 4"),
+        ("qwen2_vl", &[("head_dim", 8)][..], "2 heads of 8 values are not 32 values"),
+        ("qwen2_vl", &[("hidden_size", 32)][..], "`hidden_size` is 32, expected 64"),
+        ("qwen2_vl", &[("mlp_ratio", 1 << 20)][..], "`mlp_ratio` is 1048576, at most 64"),
+        ("qwen2_5_vl", &[("out_hidden_size", 32)][..], "`out_hidden_size` is 32, expected 64"),
+        ("qwen2_5_vl", &[("window_size", 27)][..], "`window_size` is 27, expected at least 28"),
+        (
+            "qwen2_5_vl",
+            &[("depth", 3)][..],
+            "`fullatt_block_indexes` has 3, expected a block below",
+        ),
     ] {
         let folder = with_sizes(&Seeing::new(name), sizes);
         let error = metal_backend::describe(folder.path(), &LoadOptions::default());

@@ -89,6 +89,7 @@ fn a_prefix_is_known_with_its_pictures() {
 fn a_mark_that_a_user_writes_stays_text() {
     for (name, mark) in [
         ("gemma3", "<start_of_image>"),
+        ("qwen2_5_vl", "<|vision_start|><|image_pad|><|vision_end|>"),
         ("qwen3_5", "<|vision_start|><|image_pad|><|vision_end|>"),
         ("gemma4_d", "<|image|>"),
         ("mistral3", "[IMG]"),

@@ -4,7 +4,7 @@ use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Result, cpu, fast, ops};
 
 use super::network::ClippedLinear;
-use super::turns::Turns;
+use super::turns::Places;
 use crate::kernels::Kernels;
 use crate::layers::{Linear, RmsNorm};
 
@@ -16,7 +16,7 @@ pub(crate) enum QkvLinears {
     Separate(Box<[ClippedLinear; 3]>),
 }
 
-/// Attention in which every patch sees all of its picture.
+/// Attention in which every patch sees all of its picture, or of its window.
 #[derive(Debug)]
 pub(crate) struct TowerAttention {
     pub n_heads: i32,
@@ -30,7 +30,7 @@ pub(crate) struct TowerAttention {
 
 impl TowerAttention {
     /// `[1, n, hidden_size]` to the same.
-    pub fn forward(&self, x: &Array, turns: Option<&Turns>, kernels: Kernels) -> Result<Array> {
+    pub fn forward(&self, x: &Array, places: Places<'_>, kernels: Kernels) -> Result<Array> {
         let [q, k, v] = match &self.qkv {
             QkvLinears::Separate(linears) => {
                 let [q, k, v] = &**linears;
@@ -51,15 +51,24 @@ impl TowerAttention {
         };
         let norm = |index: usize| self.norms.as_ref().map(|norms| &norms[index]);
         let (q, k, v) = (heads(&q, norm(0))?, heads(&k, norm(1))?, heads(&v, norm(2))?);
-        let turned = |x: Array| turns.map_or_else(|| x.share(), |turns| turns.apply(&x));
+        let turned = |x: Array| places.turns.map_or_else(|| x.share(), |turns| turns.apply(&x));
         let (q, k) = (turned(q)?, turned(k)?);
-        let out = if kernels.is_ours_on_cpu() {
-            cpu::attention(&q, &k, &v, self.scale, None, None, cpu::Visible::default())?
-        } else {
-            let mask = AttentionMask::None;
-            let out = fast::scaled_dot_product_attention(&q, &k, &v, self.scale, mask, None)?;
-            ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, n, -1])?
+        let attend = |qkv: [&Array; 3]| self.attend(qkv, kernels);
+        let out = match places.windows {
+            None => attend([&q, &k, &v])?,
+            Some(windows) => windows.attended([&q, &k, &v], attend)?,
         };
         self.out.forward(&out)
+    }
+
+    /// Of queries, keys and values, `[b, n_heads, n, head_dim]` each, `[b, n, n_heads · head_dim]`.
+    fn attend(&self, [q, k, v]: [&Array; 3], kernels: Kernels) -> Result<Array> {
+        if kernels.is_ours_on_cpu() {
+            return cpu::attention(q, k, v, self.scale, None, None, cpu::Visible::default());
+        }
+        let mask = AttentionMask::None;
+        let out = fast::scaled_dot_product_attention(q, k, v, self.scale, mask, None)?;
+        let [b, n_heads, n, head_dim] = out.dims()?;
+        ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, n, n_heads * head_dim])
     }
 }

@@ -4,7 +4,7 @@ use mlx_ffi::{Array, Result};
 
 use super::attention::TowerAttention;
 use super::network::Network;
-use super::turns::Turns;
+use super::turns::Places;
 use crate::kernels::{Branch, Kernels, ScaledNorm};
 use crate::layers::{Around, LayerNorm, RmsNorm};
 
@@ -112,7 +112,7 @@ impl TowerBlock {
         &self,
         Passed { x, normed }: &Passed,
         next: Option<&TowerBlock>,
-        turns: Option<&Turns>,
+        places: Places<'_>,
         kernels: Kernels,
     ) -> Result<Passed> {
         let [first, second] = &self.norms;
@@ -121,7 +121,7 @@ impl TowerBlock {
             Some([first, second]) => [Some(first), Some(second)],
         };
         let normed = normed.as_ref().map_or_else(|| first.forward(x), Array::share)?;
-        let mixed = self.attention.forward(&normed, turns, kernels)?;
+        let mixed = self.attention.forward(&normed, places, kernels)?;
         let [x, normed] = second.added(x, &mixed, out_norm, kernels)?;
         let inner = self.network.forward(&normed, kernels)?;
         match next {

@@ -4,7 +4,7 @@ use mlx_ffi::{Array, Dtype, Result, ops};
 
 use super::block::TowerNorm;
 use crate::kernels::Activation;
-use crate::layers::{LayerNorm, Linear, RmsNorm};
+use crate::layers::{Linear, RmsNorm};
 
 /// Makes the language model's vectors of those behind the last block.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Exit {
 /// A norm over each patch, then a network over `merge²` of them.
 #[derive(Debug)]
 pub(crate) struct Merger {
-    pub norm: LayerNorm,
+    pub norm: TowerNorm,
     /// The norm is over all patches of a square.
     pub norms_squares: bool,
     pub merge: i32,

@@ -39,8 +39,8 @@ fn clipped(x: &Array, bounds: &Option<[Array; 2]>) -> Result<Array> {
 /// A feed-forward network.
 #[derive(Debug)]
 pub(crate) enum Network {
-    /// Two projections around the tanh form of GELU.
-    Plain(Box<[Linear; 2]>),
+    /// Two projections around an activation.
+    Plain { linears: Box<[Linear; 2]>, act: Activation },
     /// A gate, what it lets through, and the way back.
     Gated { linears: Box<[ClippedLinear; 3]>, gate_by: Activation },
 }
@@ -49,9 +49,9 @@ impl Network {
     /// `[1, n, hidden_size]` to the same.
     pub fn forward(&self, x: &Array, kernels: Kernels) -> Result<Array> {
         match self {
-            Network::Plain(linears) => {
+            Network::Plain { linears, act } => {
                 let [into, out] = &**linears;
-                out.forward(&kernels.activated(Activation::GeluTanh, &into.forward(x)?)?)
+                out.forward(&kernels.activated(*act, &into.forward(x)?)?)
             }
             Network::Gated { linears, gate_by } => {
                 let [gate, up, down] = &**linears;

@@ -2,6 +2,7 @@
 
 use mlx_ffi::{Array, Dtype, Result, ops};
 
+use super::windows::Arrangement;
 use crate::sight::Patches;
 
 /// Which values of a head turn by the row of a patch, and which by its column.
@@ -33,6 +34,13 @@ pub(crate) struct Turns {
     sin: Array,
     /// Parts of a head whose halves are rotated together.
     parts: i32,
+}
+
+/// The places of patches: how they turn, and the windows that a block sees by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    pub turns: Option<&'a Turns>,
+    pub windows: Option<&'a Arrangement>,
 }
 
 impl TowerRope {
@@ -76,6 +84,15 @@ impl TowerRope {
 }
 
 impl Turns {
+    /// Of the patches in the order of windows.
+    pub fn arranged(self, arrangement: &Arrangement) -> Result<Turns> {
+        let arranged = |x: &Array| {
+            let wide = arrangement.arranged(&ops::expand_dims(x, 0)?)?;
+            ops::squeeze(&wide, 0)
+        };
+        Ok(Turns { cos: arranged(&self.cos)?, sin: arranged(&self.sin)?, parts: self.parts })
+    }
+
     /// `x`, `[1, n_heads, n, head_dim]`, rotated in float32.
     pub fn apply(&self, x: &Array) -> Result<Array> {
         let dtype = x.dtype();

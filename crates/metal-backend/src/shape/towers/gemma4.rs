@@ -96,6 +96,7 @@ pub(crate) fn gemma4_tower(config: &Config, w: &Weights, width: i32) -> Result<O
         entry: Entry { projection, positions, norm: None, centres: true, dtype },
         blocks,
         rope: Some(TowerRope { axes: Axes::ColumnsApart, head_dim, theta: theta.unwrap_or(100.0) }),
+        windows: None,
         exit,
         deepstack: Vec::new(),
         sizes: [hidden, inner],

@@ -102,6 +102,7 @@ pub(crate) fn pixtral_tower(
         entry: Entry { projection, positions: PatchPositions::None, norm, centres: false, dtype },
         blocks,
         rope: Some(TowerRope { axes: Axes::Alternating, head_dim, theta }),
+        windows: None,
         exit,
         deepstack: Vec::new(),
         sizes: [hidden, inner],

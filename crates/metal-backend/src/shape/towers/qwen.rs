@@ -1,15 +1,18 @@
 //! The tower of Qwen 3.5 and of Qwen 3 VL.
 
-use super::{TowerSizes, expect_activation, small_size, vision};
+use super::{TowerSizes, expect_activation, expect_width, small_size, vision};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::kernels::Activation;
 use crate::layers::{
     Axes, Entry, Exit, Merger, Network, PatchPositions, QkvLinears, Tower, TowerAttention,
     TowerBlock, TowerNorm, TowerRope,
 };
 use crate::weights::Weights;
 
-const TOWERS: [&str; 4] = ["model.visual", "visual", "vision_tower", "model.vision_tower"];
+/// The tower's names in checkpoints of all programs.
+pub(super) const TOWERS: [&str; 4] =
+    ["model.visual", "visual", "vision_tower", "model.vision_tower"];
 const EPS: f32 = 1e-6;
 
 /// The tower, which leads to `width` values, where the checkpoint has one.
@@ -26,12 +29,7 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
     expect_activation(&vision, "hidden_act", &["gelu_pytorch_tanh"])?;
     let merge = small_size(&vision, "spatial_merge_size", 2, 16)?;
     let frames = small_size(&vision, "temporal_patch_size", 2, 16)?;
-    let out = vision.opt_size("out_hidden_size")?.unwrap_or(width);
-    if out != width {
-        return Err(Error::model(format!(
-            "config.json: `vision_config`: `out_hidden_size` is {out}, expected {width}, the text's `hidden_size`"
-        )));
-    }
+    expect_width(&vision, "out_hidden_size", width)?;
     let count = vision.opt_size("num_position_embeddings")?.unwrap_or(2304);
     let side = f64::from(count).sqrt() as i32;
     if side * side != count {
@@ -57,10 +55,13 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
                 out: attention.linear("proj", hidden, hidden, true)?.into(),
                 scale: sizes.scale(),
             },
-            network: Network::Plain(Box::new([
-                mlp.linear("linear_fc1", hidden, inner, true)?,
-                mlp.linear("linear_fc2", inner, hidden, true)?,
-            ])),
+            network: Network::Plain {
+                linears: Box::new([
+                    mlp.linear("linear_fc1", hidden, inner, true)?,
+                    mlp.linear("linear_fc2", inner, hidden, true)?,
+                ]),
+                act: Activation::GeluTanh,
+            },
             out_norms: None,
         })
     };
@@ -69,7 +70,7 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
     let merger = |w: &Weights, norms_squares: bool| -> Result<Merger> {
         let normed = if norms_squares { many } else { hidden };
         Ok(Merger {
-            norm: w.layer_norm("norm", normed, EPS)?,
+            norm: TowerNorm::Layer(w.layer_norm("norm", normed, EPS)?),
             norms_squares,
             merge,
             network: [
@@ -92,6 +93,7 @@ pub(crate) fn qwen_tower(config: &Config, w: &Weights, width: i32) -> Result<Opt
             head_dim: sizes.head_dim,
             theta: 10_000.0,
         }),
+        windows: None,
         exit: Exit::Merged(merger(&tower.at("merger"), false)?),
         deepstack,
         sizes: [hidden, inner.max(many)],

@@ -3,6 +3,7 @@
 use super::{TowerSizes, expect_activation, small_size, vision};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::kernels::Activation;
 use crate::layers::{
     Entry, Exit, Network, PatchPositions, QkvLinears, Tower, TowerAttention, TowerBlock, TowerNorm,
 };
@@ -65,7 +66,7 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
                 out: attention.linear("out_proj", hidden, hidden, true)?.into(),
                 scale: sizes.scale(),
             },
-            network: Network::Plain(Box::new(network)),
+            network: Network::Plain { linears: Box::new(network), act: Activation::GeluTanh },
             out_norms: None,
         })
     };
@@ -86,6 +87,7 @@ pub(crate) fn siglip_tower(config: &Config, w: &Weights, width: i32) -> Result<O
         entry,
         blocks,
         rope: None,
+        windows: None,
         exit,
         deepstack: Vec::new(),
         sizes: [hidden, inner],
