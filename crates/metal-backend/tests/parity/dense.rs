@@ -117,8 +117,18 @@ fn starcoder2_agrees_in_all() {
     agrees_in_all("starcoder2");
 }
 
+#[test]
+fn qwen2_vl_agrees_in_all() {
+    agrees_in_all("qwen2_vl");
+}
+
+#[test]
+fn qwen2_5_vl_agrees_in_all() {
+    agrees_in_all("qwen2_5_vl");
+}
+
 /// The checkpoints of this file.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 24] = [
     "apertus",
     "arcee",
     "cohere",
@@ -138,6 +148,8 @@ const NAMES: [&str; 22] = [
     "olmo",
     "phi",
     "phi_norms",
+    "qwen2_5_vl",
+    "qwen2_vl",
     "stablelm",
     "stablelm_parallel",
     "starcoder2",
@@ -223,6 +235,21 @@ fn configs_that_mean_something_else_are_refused_by_name() {
         let refusal = checkpoint.with_config(&config).refusal();
         let named = if key == "rope_scaling" { "rope type `dynamic3`" } else { key };
         assert!(refusal.contains(named), "{name} {key}: {refusal}");
+    }
+}
+
+#[test]
+fn positions_by_rows_and_columns_need_a_place_for_each_pair() {
+    for (sections, told) in [
+        (json!(null), "key `mrope_section` of the rotary positions is missing"),
+        (json!([2, 3, 4]), "`mrope_section` has 9 pairs, expected 8"),
+        (json!([2, 6]), "three counts"),
+    ] {
+        let checkpoint = Checkpoint::new("qwen2_vl");
+        let mut config = checkpoint.config();
+        config["rope_scaling"]["mrope_section"] = sections;
+        let refusal = checkpoint.with_config(&config).refusal();
+        assert!(refusal.contains(told), "{refusal}");
     }
 }
 

@@ -423,6 +423,8 @@ fn keys_that_no_layer_uses_need_not_be_there() {
 fn what_sees_and_hears_is_named_as_left_aside() {
     for (name, parts) in [
         ("gemma4", vec![]),
+        ("qwen2_5_vl", vec![]),
+        ("qwen2_vl", vec![]),
         ("qwen3_vl", vec![]),
         ("gemma3n", vec!["audio tower", "vision tower"]),
         ("gemma4_unified", vec!["audio tower", "vision tower"]),
