@@ -36,7 +36,7 @@ pub(crate) struct Tower {
     pub blocks: Vec<TowerBlock>,
     /// How attention sees positions of patches; `None`: by the entry's positions alone.
     pub rope: Option<TowerRope>,
-    /// Where most blocks see parts of a picture only; `None`: all see all of it.
+    /// Parts of a picture that most blocks see by themselves; `None`: all see all of it.
     pub windows: Option<Windows>,
     pub exit: Exit,
     /// Mergers that make further vectors of a picture behind some blocks, in the blocks' order.

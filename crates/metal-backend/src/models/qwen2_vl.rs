@@ -11,8 +11,17 @@ use crate::weights::Weights;
 /// The base of the wavelengths where config.json does not state it.
 const THETA: f64 = 1_000_000.0;
 
-/// What transformers takes where config.json says nothing.
-const DEFAULTS: [(&str, i64); 2] = [("max_window_layers", 80), ("num_key_value_heads", 8)];
+/// Values that transformers takes where config.json says nothing.
+const DEFAULTS: [(&str, i64); 8] = [
+    ("hidden_size", 8192),
+    ("intermediate_size", 29_568),
+    ("max_position_embeddings", 32_768),
+    ("max_window_layers", 80),
+    ("num_attention_heads", 64),
+    ("num_hidden_layers", 80),
+    ("num_key_value_heads", 8),
+    ("vocab_size", 152_064),
+];
 
 /// Builds `Qwen2VLForConditionalGeneration`.
 pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
@@ -26,7 +35,8 @@ pub(super) fn build(
     w: &Weights,
     tower: impl Fn(&Config, &Weights, i32) -> Result<Option<Tower>>,
 ) -> Result<Decoder> {
-    let tower = tower(config, w, config.of_text()?.size("hidden_size")?)?;
+    let width = config.of_text()?.with_defaults(&DEFAULTS).size("hidden_size")?;
+    let tower = tower(config, w, width)?;
     let Language { config, head, model } = Language::of_flat(config, w, &VISION)?;
     let config = config.with_defaults(&DEFAULTS).with_default_number("rms_norm_eps", 1e-5);
     let rope = rope(&config)?;

@@ -48,8 +48,7 @@ impl Language {
         Language::with(text, outer, w, vision)
     }
 
-    /// As [`of`](Self::of), where the config may state the language part's keys beside the tower's
-    /// (Qwen 2 VL).
+    /// The language part of a config that may have its keys beside those of the tower (Qwen 2 VL).
     ///
     /// # Errors
     /// A value of another type.

@@ -64,7 +64,7 @@ impl Arrangement {
         taken(x, &places)
     }
 
-    /// What `attend` makes of the queries, keys and values of each window, `[windows, n_heads,
+    /// The results of `attend` for the queries, keys and values of each window, `[windows, n_heads,
     /// patches, head_dim]`; they come as `[1, n_heads, n, head_dim]`.
     pub fn attended(
         &self,

@@ -54,6 +54,7 @@ pub(crate) fn qwen2_5_tower(config: &Config, w: &Weights, width: i32) -> Result<
     };
     expect_activation(&vision, "hidden_act", &["silu"])?;
     expect_width(&vision, "out_hidden_size", width)?;
+    let vision = vision.with_defaults(&[("hidden_size", 3584), ("intermediate_size", 3420)]);
     let parts = Parts::read(&vision, &w, rms_norm)?;
     let network = |w: &Weights| {
         let TowerSizes { hidden, inner, .. } = parts.sizes;
