@@ -18,6 +18,7 @@ mod families;
 mod fixtures;
 mod fp8;
 mod gguf;
+mod gguf_names;
 mod invariants;
 mod labels;
 

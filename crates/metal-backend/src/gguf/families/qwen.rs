@@ -33,7 +33,7 @@ const READS: &[&str] = &[
     "ssm.inner_size",
 ];
 
-pub(super) const FAMILIES: [Family; 9] = [
+pub(super) const FAMILIES: [Family; 10] = [
     Family {
         name: "qwen2",
         model_type: "qwen2",
@@ -67,6 +67,16 @@ pub(super) const FAMILIES: [Family; 9] = [
         ..PLAIN
     },
     // Their language models: files have no more of them.
+    Family {
+        name: "qwen2vl",
+        model_type: "qwen2",
+        reads: &["rope.dimension_sections"],
+        config: |_, config| {
+            config.insert("attention_bias".into(), json!(false));
+            Ok(())
+        },
+        ..PLAIN
+    },
     Family { name: "qwen3vl", model_type: "qwen3", reads: &["rope.dimension_sections"], ..PLAIN },
     Family {
         name: "qwen3vlmoe",
