@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::{
     EmbeddingLoadOptions, EmbeddingModel, Error, ImageLoadOptions, ImageModel, LoadOptions, Result,
-    TextModel, TranscriptionLoadOptions, TranscriptionModel,
+    SpeechLoadOptions, SpeechModel, TextModel, TranscriptionLoadOptions, TranscriptionModel,
 };
 
 /// The hardware that a backend computes on. Without a requested backend, the registry tries them in
@@ -102,6 +102,23 @@ pub trait Backend: Send + Sync {
         Err(Error::Unsupported {
             what: "transcription models".into(),
             reason: format!("the backend `{}` transcribes no speech", self.name()),
+        })
+    }
+
+    /// Loads the model in the folder at `path`, which speaks. Calls
+    /// [`SpeechLoadOptions::validate`] first, and refuses by name what it does not honour.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model). A backend that says nothing refuses `speech models`.
+    fn load_speech_model(
+        &self,
+        path: &Path,
+        options: &SpeechLoadOptions,
+    ) -> Result<Box<dyn SpeechModel>> {
+        let _ = (path, options);
+        Err(Error::Unsupported {
+            what: "speech models".into(),
+            reason: format!("the backend `{}` does not speak", self.name()),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The contract between programs that want text, pictures or vectors from a model, or the words of
-//! speech, and the backends that produce them: [`Backend`], [`TextModel`], [`ImageModel`],
-//! [`EmbeddingModel`], [`TranscriptionModel`], options, messages, metrics and errors.
+//! speech, or speech, and the backends that produce them: [`Backend`], [`TextModel`],
+//! [`ImageModel`], [`EmbeddingModel`], [`TranscriptionModel`], [`SpeechModel`], options, messages, metrics and errors.
 //!
 //! The crate has no dependencies, starts no threads and touches no file but to list folders
 //! ([`discover`]), so a program or a backend can be written, compiled and tested against it on a
@@ -57,6 +57,9 @@ mod registry;
 mod results;
 mod sound_limits;
 mod speculate;
+mod speech;
+mod speech_model;
+mod speech_request;
 mod transcription;
 mod transcription_model;
 mod transcription_request;
@@ -104,11 +107,15 @@ pub use prompt::{PlacedPicture, PlacedSound, Prompt, PromptPart, RenderedPrompt}
 pub use ranks::{RankSplit, Ranks};
 pub use registry::{
     Registry, backends, default_backend, get_backend, global, load_embedding_model,
-    load_image_model, load_model, load_transcription_model, register, resolve_by,
+    load_image_model, load_model, load_speech_model, load_transcription_model, register,
+    resolve_by,
 };
 pub use results::{BatchResult, ClassifyResult, LabelScore};
 pub use sound_limits::SoundLimits;
 pub use speculate::Speculate;
+pub use speech::{Speech, SpeechEvent, SpeechMetrics, SpeechSender, SpokenPiece};
+pub use speech_model::{SpeechModel, SpeechModelInfo};
+pub use speech_request::{SpeakOptions, SpeechLoadOptions, SpeechText};
 pub use transcription::{
     SpeechSegment, SpokenWord, Transcript, Transcription, TranscriptionEvent, TranscriptionMetrics,
     TranscriptionSender, WindowFacts,

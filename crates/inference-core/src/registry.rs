@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{
     Backend, EmbeddingLoadOptions, EmbeddingModel, Error, ImageLoadOptions, ImageModel,
-    LoadOptions, Result, TextModel, TranscriptionLoadOptions, TranscriptionModel,
+    LoadOptions, Result, SpeechLoadOptions, SpeechModel, TextModel, TranscriptionLoadOptions,
+    TranscriptionModel,
 };
 
 /// Finds the path of a model by a name; `None` where the text is no name.
@@ -142,6 +143,20 @@ impl Registry {
             .load_transcription_model(&self.place(path)?, options)
     }
 
+    /// Loads the model at `path`, which speaks, with the backend that `options.backend` names, else
+    /// with the default one.
+    ///
+    /// # Errors
+    /// As [`load_model`](Self::load_model).
+    pub fn load_speech_model(
+        &self,
+        path: &Path,
+        options: &SpeechLoadOptions,
+    ) -> Result<Box<dyn SpeechModel>> {
+        options.validate()?;
+        self.chosen(options.backend.as_deref())?.load_speech_model(&self.place(path)?, options)
+    }
+
     /// The path of the model that `given` means.
     fn place(&self, given: &Path) -> Result<PathBuf> {
         let resolver = self.resolver.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -258,4 +273,12 @@ pub fn load_transcription_model(
     options: &TranscriptionLoadOptions,
 ) -> Result<Box<dyn TranscriptionModel>> {
     GLOBAL.load_transcription_model(path, options)
+}
+
+/// [`Registry::load_speech_model`] on the [`global`] registry.
+///
+/// # Errors
+/// Those of [`Registry::load_speech_model`].
+pub fn load_speech_model(path: &Path, options: &SpeechLoadOptions) -> Result<Box<dyn SpeechModel>> {
+    GLOBAL.load_speech_model(path, options)
 }
