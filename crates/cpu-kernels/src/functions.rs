@@ -58,9 +58,37 @@ pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     if small < 0.1 { series } else { full }
 }
 
+/// The square of the sine of `x`, to about 1e-6, for |x| below some thousands.
+#[inline(always)]
+pub(crate) fn sine_squared<const FMA: bool>(x: f32) -> f32 {
+    // Adding it leaves the nearest whole number in the lowest bits.
+    const WHOLE: f32 = 12_582_912.0;
+    let add = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
+    let whole = add(x, std::f32::consts::FRAC_1_PI, WHOLE) - WHOLE;
+    // π in two parts, so that the product with a whole number is exact enough.
+    let rest = add(whole, -9.676_536e-4, add(whole, -3.140_625, x)).clamp(-1.6, 1.6);
+    let square = rest * rest;
+    let mut sum = -2.505_210_8e-8;
+    for factor in [2.755_732e-6, -1.984_127e-4, 8.333_333e-3, -1.666_666_7e-1, 1.0] {
+        sum = add(sum, square, factor);
+    }
+    sum * sum * square
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_squared_sine_is_near_that_of_the_library() {
+        for i in -90_000..=90_000 {
+            let x = i as f32 / 100.0;
+            let exact = f64::from(x).sin().powi(2);
+            for found in [sine_squared::<true>(x), sine_squared::<false>(x)] {
+                assert!((f64::from(found) - exact).abs() < 1e-6, "{x}: {found}, not {exact}");
+            }
+        }
+    }
 
     #[test]
     fn exp_and_tanh_are_near_those_of_the_library() {

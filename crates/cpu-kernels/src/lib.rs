@@ -70,7 +70,7 @@ pub use level::{Level, set_level};
 pub use matmul::{
     finished_matmul, finished_matmul_at, matmul, matmul_at, rounded_matmul, rounded_matmul_at,
 };
-pub use pictures::{Conv2d, GroupNorm, conv2d, conv2d_at, group_norm, group_norm_at};
+pub use pictures::{AfterNorm, Conv2d, GroupNorm, conv2d, conv2d_at, group_norm, group_norm_at};
 pub use pool::{set_threads, threads};
 pub use problem::{Dtype, Error, Packing, Problem, Weights};
 pub use rounded::{rounded_dots, rounds_steps};

@@ -26,7 +26,7 @@ pub use arrange::arrange;
 pub use attention::{Run, Visible, attention, attention_within};
 pub use cpu_kernels::{ConvolutionActivation, Level, Pieces, Stretch, rounded_dots, set_threads};
 pub use gather::{gather_matmul, gather_quantized_matmul, rounded_gather_quantized_matmul};
-pub use pictures::{ChannelGroups, conv2d, group_norm};
+pub use pictures::{AfterNorm, ChannelGroups, conv2d, group_norm};
 pub(crate) use recurrent::fits_columns;
 pub use recurrent::{DeltaRule, Filter, convolution, delta};
 pub use rows::{add, gated, heads, layer_norm, rms_norm, rms_norm_of_groups};

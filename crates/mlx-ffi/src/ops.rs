@@ -12,7 +12,7 @@ pub(crate) use convolutions::places;
 pub use convolutions::{Padding, conv2d};
 pub use elementwise::{
     abs, add, astype, divide, erf, erfinv, exp, from_fp8, greater, greater_equal, less,
-    logical_and, maximum, minimum, multiply, negative, power, sigmoid, sqrt, subtract, tanh,
+    logical_and, maximum, minimum, multiply, negative, power, sigmoid, sin, sqrt, subtract, tanh,
     where_,
 };
 pub use indexing::{

@@ -1,6 +1,6 @@
 //! Norms of groups of channels over whole pictures.
 
-use crate::functions::exp;
+use crate::functions::{exp, sine_squared};
 use crate::level::{Kernel, run_at};
 use crate::output::Output;
 use crate::problem::buffer;
@@ -9,6 +9,19 @@ use crate::{Dtype, Error, Level, pool};
 
 /// Pixels whose sums are one part of the whole: the same ones however many threads there are.
 const PIXELS: usize = 1024;
+
+/// The function of each value behind a norm.
+#[derive(Clone, Copy, Debug)]
+pub enum AfterNorm<'a> {
+    /// The value itself.
+    Nothing,
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// `x`, times this where it is below 0.
+    LeakyRelu(f32),
+    /// `x + sin²(a x) / a` with the `a` of its channel (<https://arxiv.org/abs/2006.08195>).
+    Snake(&'a [f32]),
+}
 
 /// `(x - mean) / √(variance + eps) · weight + bias` with mean and variance of each group of
 /// channels over a whole picture.
@@ -26,8 +39,8 @@ pub struct GroupNorm<'a> {
     pub groups: usize,
     /// Added to the variance.
     pub eps: f32,
-    /// Set to apply `x · sigmoid(x)` to the result.
-    pub silu: bool,
+    /// Applied to the result.
+    pub after: AfterNorm<'a>,
     /// `[pictures, pixels, channels]`.
     pub x: &'a [u8],
     /// `[channels]`.
@@ -60,6 +73,11 @@ pub fn group_norm_at(level: Level, task: GroupNorm<'_>) -> Result<(), Error> {
     if task.weight.len() != channels || task.bias.len() != channels {
         let found = [task.weight.len(), task.bias.len()];
         return Err(Error(format!("weight and bias of {found:?} for {channels} channels")));
+    }
+    if let AfterNorm::Snake(factors) = task.after
+        && factors.len() != channels
+    {
+        return Err(Error(format!("{} factors for {channels} channels", factors.len())));
     }
     buffer("x", task.x, &[pictures, pixels, channels, dtype.size()])?;
     buffer("out", task.out, &[pictures, pixels, channels, dtype.size()])?;
@@ -201,14 +219,28 @@ impl Kernel for Write<'_> {
             means[..count].copy_from_slice(&mean[first..first + count]);
             scales[..count].copy_from_slice(&scale[first..first + count]);
             biases[..count].copy_from_slice(&task.bias[first..first + count]);
+            let (mut factors, mut inverses) = ([1.0f32; SOME], [1.0f32; SOME]);
+            if let AfterNorm::Snake(all) = task.after {
+                factors[..count].copy_from_slice(&all[first..first + count]);
+                inverses.iter_mut().zip(&factors).for_each(|(to, factor)| *to = 1.0 / factor);
+            }
             for pixel in begin..end {
                 task.read(picture, pixel, first, &mut x[..count]);
                 for (((x, mean), scale), bias) in x.iter_mut().zip(&means).zip(&scales).zip(&biases)
                 {
                     *x = (*x - mean) * scale + bias;
                 }
-                if task.silu {
-                    x.iter_mut().for_each(|x| *x /= 1.0 + exp::<FMA>(-*x));
+                match task.after {
+                    AfterNorm::Nothing => {}
+                    AfterNorm::Silu => x.iter_mut().for_each(|x| *x /= 1.0 + exp::<FMA>(-*x)),
+                    AfterNorm::LeakyRelu(slope) => {
+                        x.iter_mut().for_each(|x| *x = if *x < 0.0 { *x * slope } else { *x });
+                    }
+                    AfterNorm::Snake(_) => {
+                        for ((x, factor), inverse) in x.iter_mut().zip(&factors).zip(&inverses) {
+                            *x += inverse * sine_squared::<FMA>(factor * *x);
+                        }
+                    }
                 }
                 // SAFETY: each pixel is one unit's.
                 unsafe { out.store(picture * task.pixels + pixel, first, &x[..count]) };

@@ -1,7 +1,7 @@
 //! Convolutions and norms of pictures against plain arithmetic written out here.
 
 use super::numbers::{push, random, value};
-use cpu_kernels::{Conv2d, Dtype, GroupNorm, Level, conv2d_at, group_norm_at};
+use cpu_kernels::{AfterNorm, Conv2d, Dtype, GroupNorm, Level, conv2d_at, group_norm_at};
 
 fn some(count: usize) -> Vec<f32> {
     let mut state = count as u64;
@@ -199,10 +199,13 @@ fn group_norms_have_mean_and_variance_of_their_weights() {
             some(pictures * pixels * channels).iter().map(|value| value + 3.0).collect();
         let (weight, bias) = (some(channels), some(2 * channels));
         let bias = &bias[channels..];
-        for (level, dtype, silu) in Level::available()
+        let factors: Vec<f32> = weight.iter().map(|weight| weight + 1.5).collect();
+        let snake = AfterNorm::Snake(&factors);
+        let all = [AfterNorm::Nothing, AfterNorm::Silu, AfterNorm::LeakyRelu(0.2), snake];
+        for (level, dtype, after) in Level::available()
             .iter()
             .flat_map(|&level| [Dtype::F32, Dtype::F16, Dtype::Bf16].map(|dtype| (level, dtype)))
-            .flat_map(|(level, dtype)| [false, true].map(|silu| (level, dtype, silu)))
+            .flat_map(|(level, dtype)| all.map(|after| (level, dtype, after)))
         {
             let x = bytes(dtype, &values);
             let mut out = vec![0; x.len()];
@@ -214,7 +217,7 @@ fn group_norms_have_mean_and_variance_of_their_weights() {
                 channels,
                 groups,
                 eps,
-                silu,
+                after,
                 x: &x,
                 weight,
                 bias,
@@ -236,10 +239,18 @@ fn group_norms_have_mean_and_variance_of_their_weights() {
                     let channel = i % channels;
                     let value = (x[i] - mean) / deviation * f64::from(weight[channel])
                         + f64::from(bias[channel]);
-                    expected[i] = if silu { value / (1.0 + (-value).exp()) } else { value };
+                    expected[i] = match after {
+                        AfterNorm::Nothing => value,
+                        AfterNorm::Silu => value / (1.0 + (-value).exp()),
+                        AfterNorm::LeakyRelu(slope) => value.max(f64::from(slope) * value),
+                        AfterNorm::Snake(factors) => {
+                            let factor = f64::from(factors[channel]);
+                            value + (factor * value).sin().powi(2) / factor
+                        }
+                    };
                 }
             }
-            let what = format!("{level:?} {dtype:?} {pixels} pixels of {channels}, {silu}");
+            let what = format!("{level:?} {dtype:?} {pixels} pixels of {channels}, {after:?}");
             assert_near(&floats(dtype, &out), &expected, dtype, &what);
         }
     }
@@ -257,7 +268,7 @@ fn group_norms_that_do_not_fit_are_refused() {
             channels: 4,
             groups,
             eps: 1e-6,
-            silu: false,
+            after: AfterNorm::Nothing,
             x: &x,
             weight,
             bias,

@@ -1,6 +1,6 @@
 //! Layers over pictures, `[1, height, width, channels]`.
 
-use mlx_ffi::cpu::ChannelGroups;
+use mlx_ffi::cpu::{AfterNorm, ChannelGroups};
 use mlx_ffi::ops::{self, Padding};
 use mlx_ffi::{Array, Dtype, Result};
 
@@ -106,7 +106,8 @@ impl GroupNorm {
 
     fn compute(&self, x: &Array, silu: bool) -> Result<Array> {
         let GroupNorm { weight, bias, groups, eps, computes } = self;
-        computes.group_norm(x, ChannelGroups { weight, bias, groups: *groups, eps: *eps, silu })
+        let after = if silu { AfterNorm::Silu } else { AfterNorm::Nothing };
+        computes.group_norm(x, ChannelGroups { weight, bias, groups: *groups, eps: *eps, after })
     }
 }
 

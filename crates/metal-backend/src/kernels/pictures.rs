@@ -1,6 +1,6 @@
 //! Operations on pictures, `[n, height, width, channels]`.
 
-use mlx_ffi::cpu::{self, ChannelGroups};
+use mlx_ffi::cpu::{self, AfterNorm, ChannelGroups};
 use mlx_ffi::ops::{self, Padding};
 use mlx_ffi::{Array, Dtype, Result};
 
@@ -22,7 +22,7 @@ impl Kernels {
         if self.is_ours_on_cpu() {
             return cpu::group_norm(x, of);
         }
-        let ChannelGroups { weight, bias, groups, eps, silu: with_silu } = of;
+        let ChannelGroups { weight, bias, groups, eps, after } = of;
         let [n, height, width, channels] = x.dims()?;
         let scalar = |value: f32| Array::scalar(value, Dtype::F32);
         let wide = ops::astype(x, Dtype::F32)?;
@@ -43,7 +43,20 @@ impl Kernels {
         let deviation = ops::sqrt(&ops::add(&variance, &scalar(eps)?)?)?;
         let factor = ops::divide(weight, &deviation)?;
         let y = ops::add(&ops::multiply(&distance, &factor)?, bias)?;
-        let y = if with_silu { silu(&y)? } else { y };
+        let y = match after {
+            AfterNorm::Nothing => y,
+            AfterNorm::Silu => silu(&y)?,
+            AfterNorm::LeakyRelu(slope) => leaky_relu(&y, slope)?,
+            AfterNorm::Snake(factors) => {
+                let sine = ops::sin(&ops::multiply(&y, factors)?)?;
+                ops::add(&y, &ops::divide(&ops::multiply(&sine, &sine)?, factors)?)?
+            }
+        };
         ops::astype(&y, x.dtype())
     }
+}
+
+/// `x`, times `slope` where it is below 0.
+pub(crate) fn leaky_relu(x: &Array, slope: f32) -> Result<Array> {
+    ops::maximum(x, &ops::multiply(x, &Array::scalar(slope, x.dtype())?)?)
 }

@@ -31,6 +31,19 @@ pub fn conv2d(x: &Array, weight: &Array, stride: i32, padding: Padding) -> Resul
     })
 }
 
+/// The function of each value behind a norm.
+#[derive(Clone, Copy, Debug)]
+pub enum AfterNorm<'a> {
+    /// The value itself.
+    Nothing,
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// `x`, times this where it is below 0.
+    LeakyRelu(f32),
+    /// `x + sin²(a x) / a` with the `a` of its channel, `[channels]` F32.
+    Snake(&'a Array),
+}
+
 /// Parameters of [`group_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelGroups<'a> {
@@ -42,8 +55,8 @@ pub struct ChannelGroups<'a> {
     pub groups: i32,
     /// Added to the variance.
     pub eps: f32,
-    /// Set to apply `x · sigmoid(x)` to the result.
-    pub silu: bool,
+    /// Applied to the result.
+    pub after: AfterNorm<'a>,
 }
 
 /// `(x - mean) / √(variance + eps) · weight + bias` for `x` of `[pictures, rows, columns,
@@ -53,11 +66,12 @@ pub struct ChannelGroups<'a> {
 /// # Errors
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn group_norm(x: &Array, of: ChannelGroups<'_>) -> Result<Array> {
-    let ChannelGroups { weight, bias, groups, eps, silu } = of;
+    let ChannelGroups { weight, bias, groups, eps, after } = of;
     let dtype = kernel_dtype(x.dtype())?;
     let [pictures, rows, columns, channels] = x.dims()?;
     let fits = |part: &Array| part.shape() == [channels] && part.dtype() == Dtype::F32;
-    if groups < 1 || channels % groups != 0 || !fits(weight) || !fits(bias) {
+    let factors_fit = !matches!(after, AfterNorm::Snake(factors) if !fits(factors));
+    if groups < 1 || channels % groups != 0 || !fits(weight) || !fits(bias) || !factors_fit {
         return Err(Error::new(format!(
             "pictures {x:?} with weight {weight:?} and bias {bias:?} are no {groups} groups of channels"
         )));
@@ -65,11 +79,25 @@ pub fn group_norm(x: &Array, of: ChannelGroups<'_>) -> Result<Array> {
     let outcome = Outcome::row_major(x.dtype(), x.shape());
     let [pictures, rows, columns, channels, groups] =
         [pictures, rows, columns, channels, groups].map(whole);
-    operation(&[x, weight, bias], Inputs::RowMajor, outcome, move |inputs, out| {
-        let [x, weight, bias] = inputs else {
+    // The weight stands in for factors that there are none of.
+    let (factors, after) = match after {
+        AfterNorm::Nothing => (weight, Function::Nothing),
+        AfterNorm::Silu => (weight, Function::Silu),
+        AfterNorm::LeakyRelu(slope) => (weight, Function::LeakyRelu(slope)),
+        AfterNorm::Snake(factors) => (factors, Function::Snake),
+    };
+    operation(&[x, weight, bias, factors], Inputs::RowMajor, outcome, move |inputs, out| {
+        let [x, weight, bias, factors] = inputs else {
             return Err(Error::new("a norm without operands"));
         };
-        let [weight, bias] = [weight, bias].map(|part| floats(part.bytes).collect::<Vec<f32>>());
+        let [weight, bias, factors] =
+            [weight, bias, factors].map(|part| floats(part.bytes).collect::<Vec<f32>>());
+        let after = match after {
+            Function::Nothing => cpu_kernels::AfterNorm::Nothing,
+            Function::Silu => cpu_kernels::AfterNorm::Silu,
+            Function::LeakyRelu(slope) => cpu_kernels::AfterNorm::LeakyRelu(slope),
+            Function::Snake => cpu_kernels::AfterNorm::Snake(&factors),
+        };
         let (pixels, x) = (rows * columns, x.bytes);
         let (weight, bias) = (&weight[..], &bias[..]);
         let task = GroupNorm {
@@ -79,7 +107,7 @@ pub fn group_norm(x: &Array, of: ChannelGroups<'_>) -> Result<Array> {
             channels,
             groups,
             eps,
-            silu,
+            after,
             x,
             weight,
             bias,
@@ -87,6 +115,15 @@ pub fn group_norm(x: &Array, of: ChannelGroups<'_>) -> Result<Array> {
         };
         cpu_kernels::group_norm(task).map_err(failed)
     })
+}
+
+/// [`AfterNorm`] without its array.
+#[derive(Clone, Copy)]
+enum Function {
+    Nothing,
+    Silu,
+    LeakyRelu(f32),
+    Snake,
 }
 
 /// A size, which is not negative.

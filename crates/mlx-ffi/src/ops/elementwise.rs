@@ -48,6 +48,11 @@ pub fn exp(a: &Array) -> Result<Array> {
     unary(sys::mlx_exp, a)
 }
 
+/// The sine of `a`.
+pub fn sin(a: &Array) -> Result<Array> {
+    unary(sys::mlx_sin, a)
+}
+
 /// The hyperbolic tangent.
 pub fn tanh(a: &Array) -> Result<Array> {
     unary(sys::mlx_tanh, a)

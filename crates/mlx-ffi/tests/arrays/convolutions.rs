@@ -76,7 +76,8 @@ fn group_norms_that_do_not_fit_are_refused() -> Result<()> {
     use_device(Device::Cpu)?;
     let (x, four, three) = (wave(&[1, 2, 3, 4])?, wave(&[4])?, wave(&[3])?);
     let norm = |x: &Array, weight: &Array, bias: &Array, groups| {
-        let of = cpu::ChannelGroups { weight, bias, groups, eps: 1e-6, silu: false };
+        let of =
+            cpu::ChannelGroups { weight, bias, groups, eps: 1e-6, after: cpu::AfterNorm::Nothing };
         cpu::group_norm(x, of)
     };
     assert_eq!(norm(&x, &four, &four, 2)?.shape(), [1, 2, 3, 4]);
