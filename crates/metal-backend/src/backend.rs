@@ -1,13 +1,19 @@
 //! The backends that this crate registers: one for each device that MLX computes on.
 
+mod speech;
+
+pub use speech::{
+    describe_speech_model, describe_transcription_model, is_speech_model, is_transcription_model,
+};
+
 use std::path::Path;
 use std::sync::Arc;
 
 use inference_core::{
     Backend, CancelToken, Capabilities, EmbeddingLoadOptions, EmbeddingModel, EmbeddingModelInfo,
     Error, ImageLoadOptions, ImageModel, ImageModelInfo, LoadOptions, ModelInfo, Preference,
-    Result, TextModel, TranscriptionLoadOptions, TranscriptionModel, TranscriptionModelInfo,
-    register as add,
+    Result, SpeechLoadOptions, SpeechModel, TextModel, TranscriptionLoadOptions,
+    TranscriptionModel, register as add,
 };
 use mlx_ffi::cpu::Level;
 use mlx_ffi::{Device, memory};
@@ -25,7 +31,7 @@ use crate::kernels::{Kernels, Settings};
 use crate::load::{Drafting, EngineOptions};
 use crate::model::MlxModel;
 #[cfg(feature = "speech")]
-use crate::speech::{MlxTranscriptionModel, ParakeetModel, is_parakeet};
+use crate::speech::{KokoroModel, MlxTranscriptionModel, ParakeetModel, is_parakeet};
 use crate::{load, models};
 
 /// Files that lie in the program, as (name, bytes).
@@ -125,6 +131,17 @@ impl Backend for MlxBackend {
             return Ok(Box::new(ParakeetModel::load(path, options, self.device, kernels)?));
         }
         Ok(Box::new(MlxTranscriptionModel::load(path, options, self.device, kernels)?))
+    }
+
+    #[cfg(feature = "speech")]
+    fn load_speech_model(
+        &self,
+        path: &Path,
+        options: &SpeechLoadOptions,
+    ) -> Result<Box<dyn SpeechModel>> {
+        self.check_name(options.backend.as_deref())?;
+        options.validate()?;
+        Ok(Box::new(KokoroModel::load(path, options, self.device, kernels(self.device)?)?))
     }
 }
 
@@ -340,12 +357,6 @@ pub fn describe_embedding_model(_: &Path, _: &EmbeddingLoadOptions) -> Result<Em
     Err(left_out("embeddings"))
 }
 
-/// Returns true when the folder at `path` holds a model that transcribes speech, by the
-/// architecture in its `config.json`.
-pub fn is_transcription_model(path: &Path) -> bool {
-    load::transcribes(&model_type_of(path))
-}
-
 /// The architecture in the `config.json` of a folder; empty where it has none.
 fn model_type_of(path: &Path) -> String {
     let files = ModelFiles::Folder(path.to_owned());
@@ -353,35 +364,6 @@ fn model_type_of(path: &Path) -> String {
     let config = Config::parse("config.json", &text).ok();
     let name = config.as_ref().and_then(|config| config.opt_text("model_type").ok().flatten());
     name.unwrap_or_default().to_owned()
-}
-
-/// Describes the model in a folder, which transcribes speech, without reading weights.
-///
-/// # Errors
-/// As [`Backend::load_transcription_model`].
-#[cfg(feature = "speech")]
-pub fn describe_transcription_model(
-    path: &Path,
-    options: &TranscriptionLoadOptions,
-) -> Result<TranscriptionModelInfo> {
-    options.validate()?;
-    let device = device(options.backend.as_deref())?;
-    if is_parakeet(&model_type_of(path)) {
-        return ParakeetModel::describe(path, options, device, kernels(device)?);
-    }
-    MlxTranscriptionModel::describe(path, options, device, kernels(device)?)
-}
-
-/// Refuses to describe a model of a kind that this build leaves out.
-///
-/// # Errors
-/// Always, by the name of the feature.
-#[cfg(not(feature = "speech"))]
-pub fn describe_transcription_model(
-    _: &Path,
-    _: &TranscriptionLoadOptions,
-) -> Result<TranscriptionModelInfo> {
-    Err(left_out("speech"))
 }
 
 /// [`describe`] for a model that lies in the program itself.

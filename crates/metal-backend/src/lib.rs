@@ -55,8 +55,8 @@ mod weights;
 
 pub use backend::{
     EmbeddedFiles, System, architectures, cpu_kernels, describe, describe_embedded,
-    describe_embedding_model, describe_image_model, describe_random, describe_transcription_model,
-    give_back, is_embedding_model, is_transcription_model, load_embedded, load_random, outline,
-    quantise, register, system,
+    describe_embedding_model, describe_image_model, describe_random, describe_speech_model,
+    describe_transcription_model, give_back, is_embedding_model, is_speech_model,
+    is_transcription_model, load_embedded, load_random, outline, quantise, register, system,
 };
 pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};

@@ -22,5 +22,6 @@ pub(crate) use experts::Order;
 pub(crate) use fused::{GatedNorm, GemvFusion, Norm};
 pub(crate) use matrix::Matrix;
 pub(crate) use mlx_ffi::cuda::{Branch, ScaledNorm, StreamHeads};
+pub(crate) use pictures::leaky_relu;
 pub(crate) use rows::lowest;
 pub(crate) use settings::Settings;

@@ -1,6 +1,7 @@
 //! Models that transcribe speech against transformers: see `tests/fixtures/speech/make.py`.
 
 mod fixtures;
+mod kokoro;
 mod parakeet;
 mod refusals;
 
