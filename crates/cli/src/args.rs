@@ -21,6 +21,7 @@ mod sampling;
 mod serve;
 mod service;
 mod setup;
+mod speak;
 mod template;
 mod transcribe;
 mod values;
@@ -49,6 +50,7 @@ pub use sampling::SamplingArgs;
 pub use serve::{BatchArgs, LogFormat, ServeArgs, ToolFormat};
 pub use service::{Service, ServiceArgs};
 pub use setup::{CudaArgs, Setup, SetupArgs};
+pub use speak::SpeakArgs;
 pub use template::TemplateArgs;
 pub use transcribe::{Form, TranscribeArgs, TranscriptionLoadArgs};
 
@@ -101,6 +103,7 @@ impl Cli {
             Some(Command::Embed(args)) => args.load.backend.as_deref(),
             Some(Command::Rerank(args)) => args.load.backend.as_deref(),
             Some(Command::Transcribe(args)) => args.load.backend.as_deref(),
+            Some(Command::Speak(args)) => args.load.backend.as_deref(),
             Some(Command::Serve(args)) => args.load.backend.as_deref(),
             Some(Command::Bench(args)) => args.load.how.backend.as_deref(),
             Some(Command::Info(args)) => args.backend.as_deref(),
@@ -122,6 +125,7 @@ impl Cli {
             Some(Command::Embed(args)) => args.quiet,
             Some(Command::Rerank(args)) => args.quiet,
             Some(Command::Transcribe(args)) => args.quiet,
+            Some(Command::Speak(args)) => args.quiet,
             Some(Command::Serve(args)) => args.quiet,
             Some(Command::Bench(args)) => args.quiet,
             Some(Command::Quantise(args)) => args.quiet,
@@ -150,6 +154,8 @@ pub enum Command {
     Rerank(Box<RerankArgs>),
     /// Write down what is said in files with sound
     Transcribe(Box<TranscribeArgs>),
+    /// Say text into a file of sound
+    Speak(Box<SpeakArgs>),
     /// Serve one model or several to OpenAI's, Anthropic's and Ollama's clients
     Serve(Box<ServeArgs>),
     /// List the models that a running server has loaded

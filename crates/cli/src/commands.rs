@@ -25,6 +25,8 @@ mod served;
 mod service;
 mod setup;
 #[cfg(feature = "speech")]
+mod speak;
+#[cfg(feature = "speech")]
 mod transcribe;
 mod version;
 mod warm;
@@ -57,6 +59,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Embed(args)) => embed::run(&args),
         Some(Command::Rerank(args)) => rerank::run(&args),
         Some(Command::Transcribe(args)) => transcribe::run(&args),
+        Some(Command::Speak(args)) => speak::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Ps(args)) => served::ps(&args),
         Some(Command::Stop(args)) => served::stop(&args),
@@ -89,6 +92,7 @@ fn follows(command: &Command) -> Result<bool> {
         Command::Embed(_) => Some("embed"),
         Command::Rerank(_) => Some("rerank"),
         Command::Transcribe(_) => Some("transcribe"),
+        Command::Speak(_) => Some("speak"),
         Command::Quantise(_) => Some("quantise"),
         Command::Pull(_) => Some("pull"),
         Command::Rm(_) => Some("rm"),
@@ -100,6 +104,17 @@ fn follows(command: &Command) -> Result<bool> {
         (Some(_), Some(name)) => Err(Failure::Usage(format!(
             "`ml {name}` does not run in several ranks; `ml generate`, `chat`, `classify`, `serve`, `bench` and `doctor --links` do"
         ))),
+    }
+}
+
+#[cfg(not(feature = "speech"))]
+mod speak {
+    use crate::args::SpeakArgs;
+    use crate::failure::{Failure, Result};
+
+    /// Refuses the command, which this build leaves out.
+    pub fn run(_: &SpeakArgs) -> Result<()> {
+        Err(Failure::Other("this program was built without the feature `speech`".into()))
     }
 }
 

@@ -164,7 +164,7 @@ pub fn with_flags(reason: &str) -> String {
 }
 
 /// Options of the contract whose flags have their names; a test holds them to both.
-const OPTIONS: [&str; 64] = [
+const OPTIONS: [&str; 66] = [
     "backend",
     "batch_invariant",
     "cache_limit",
@@ -216,6 +216,7 @@ const OPTIONS: [&str; 64] = [
     "seed",
     "special_tokens",
     "speculate",
+    "speed",
     "steps",
     "stop",
     "temperature",
@@ -227,6 +228,7 @@ const OPTIONS: [&str; 64] = [
     "top_p",
     "truncate",
     "typical_p",
+    "voice",
     "width",
     "wired_limit",
 ];

@@ -69,6 +69,12 @@ impl Source {
         metal_backend::is_transcription_model(folder).then_some(folder)
     }
 
+    /// Its folder, where that is of a model that speaks.
+    pub fn speech_folder(&self) -> Option<&Path> {
+        let (Source::Folder(folder) | Source::Pulled { folder, .. }) = self else { return None };
+        metal_backend::is_speech_model(folder).then_some(folder)
+    }
+
     /// How reports call it.
     pub fn name(&self) -> String {
         match self {

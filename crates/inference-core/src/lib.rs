@@ -1,6 +1,7 @@
 //! The contract between programs that want text, pictures or vectors from a model, or the words of
 //! speech, or speech, and the backends that produce them: [`Backend`], [`TextModel`],
-//! [`ImageModel`], [`EmbeddingModel`], [`TranscriptionModel`], [`SpeechModel`], options, messages, metrics and errors.
+//! [`ImageModel`], [`EmbeddingModel`], [`TranscriptionModel`], [`SpeechModel`], options, messages,
+//! metrics and errors.
 //!
 //! The crate has no dependencies, starts no threads and touches no file but to list folders
 //! ([`discover`]), so a program or a backend can be written, compiled and tested against it on a

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use inference_core::{
     ClassifyOptions, EmbedOptions, EmbeddingLoadOptions, Feature, GenerateOptions,
     ImageLoadOptions, ImageRequest, InspectOptions, LoadOptions, PenaltyScope, ReasoningMarks,
-    ScoreOptions, TranscribeOptions, TranscriptionLoadOptions,
+    ScoreOptions, SpeakOptions, SpeechLoadOptions, TranscribeOptions, TranscriptionLoadOptions,
 };
 
 use super::Cli;
@@ -62,6 +62,8 @@ fn each_option_of_the_contract_is_told_by_its_flag_or_has_none() {
         fields(&ScoreOptions::default()),
         fields(&TranscriptionLoadOptions::default()),
         fields(&TranscribeOptions::default()),
+        fields(&SpeechLoadOptions::default()),
+        fields(&SpeakOptions::default()),
         Feature::ALL.map(|feature| feature.as_str().to_owned()).to_vec(),
     ];
     let unnamed =

@@ -1,6 +1,7 @@
 //! `ml info`: what a model is and what it honours.
 
 mod embedding;
+mod speech;
 mod transcription;
 
 use inference_core::{
@@ -15,6 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{one_line, print, print_json, printable};
 use crate::source::Source;
 pub use embedding::{EmbeddingFacts, quantization as embedding_quantization};
+pub use speech::SpeechFacts;
 pub use transcription::{TranscriptionFacts, quantization as transcription_quantization};
 
 /// Describes the model that `args` name.
@@ -37,6 +39,9 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     }
     if let Some(folder) = source.transcription_folder() {
         return transcription::describe(source.name(), folder, &options, args.json);
+    }
+    if let Some(folder) = source.speech_folder() {
+        return speech::describe(source.name(), folder, &options, args.json);
     }
     let (info, capabilities) = source.describe(&options)?;
     if args.json {

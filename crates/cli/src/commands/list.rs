@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use hub::{Cache, Cached, Name, Settings};
 use inference_core::{
     EmbeddingLoadOptions, EmbeddingModelInfo, ImageLoadOptions, ImageModelInfo, LoadOptions,
-    ModelInfo, ModelKind, TranscriptionLoadOptions, TranscriptionModelInfo, discover, unfinished,
+    ModelInfo, ModelKind, SpeechLoadOptions, SpeechModelInfo, TranscriptionLoadOptions,
+    TranscriptionModelInfo, discover, unfinished,
 };
 use serde::Serialize;
 
 use super::info::{
-    EmbeddingFacts, Facts, ImageFacts, TranscriptionFacts, embedding_quantization, quantization,
-    transcription_quantization,
+    EmbeddingFacts, Facts, ImageFacts, SpeechFacts, TranscriptionFacts, embedding_quantization,
+    quantization, transcription_quantization,
 };
 use crate::args::ListArgs;
 use crate::bytes;
@@ -73,6 +74,7 @@ enum Told {
     Image(ImageModelInfo),
     Embedding(Box<EmbeddingModelInfo>),
     Transcription(Box<TranscriptionModelInfo>),
+    Speech(Box<SpeechModelInfo>),
 }
 
 impl Listed {
@@ -91,6 +93,10 @@ impl Listed {
                 let options = TranscriptionLoadOptions::default();
                 metal_backend::describe_transcription_model(&path, &options)
                     .map(|info| Told::Transcription(Box::new(info)))
+            }
+            _ if metal_backend::is_speech_model(&path) => {
+                metal_backend::describe_speech_model(&path, &SpeechLoadOptions::default())
+                    .map(|info| Told::Speech(Box::new(info)))
             }
             _ => metal_backend::describe(&path, &LoadOptions::default())
                 .map(|(info, _)| Told::Text(Box::new(info))),
@@ -180,6 +186,8 @@ struct Row<'a> {
     embedding: Option<EmbeddingFacts>,
     #[serde(flatten)]
     transcription: Option<TranscriptionFacts>,
+    #[serde(flatten)]
+    speech: Option<SpeechFacts>,
 }
 
 /// Further facts of a model in the hub's cache.
@@ -220,6 +228,10 @@ impl<'a> Row<'a> {
                 Ok(Told::Transcription(info)) => Some(TranscriptionFacts::from(info.as_ref())),
                 _ => None,
             },
+            speech: match &model.info {
+                Ok(Told::Speech(info)) => Some(SpeechFacts::from(info.as_ref())),
+                _ => None,
+            },
         }
     }
 }
@@ -257,6 +269,14 @@ fn table(models: &[Listed]) -> String {
                 info.max_tokens.to_string(),
                 info.architecture.clone(),
                 transcription_quantization(info),
+                label,
+            ],
+            Ok(Told::Speech(info)) => [
+                size,
+                bytes::parameters(info.num_parameters),
+                info.max_phonemes.to_string(),
+                info.architecture.clone(),
+                format!("none, {}", info.dtype),
                 label,
             ],
             Ok(Told::Text(info)) => [

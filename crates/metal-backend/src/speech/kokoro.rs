@@ -65,7 +65,7 @@ struct Saying {
     queued: Instant,
 }
 
-/// Where the phonemes of a request come from.
+/// The source of a request's phonemes.
 enum Pieces {
     /// Pieces of text, and who turns them into phonemes.
     Plain(Vec<String>, Espeak),

@@ -1,5 +1,5 @@
-//! Models that transcribe speech, and that speak. Whisper hears requests side by side on a thread of
-//! their own, window by window; Parakeet hears them as wholes. Kokoro says text piece by piece.
+//! Models that transcribe speech, and that speak. Whisper hears requests side by side on a thread
+//! of their own, window by window; Parakeet hears them as wholes. Kokoro says text piece by piece.
 
 mod alignment;
 mod checkpoint;

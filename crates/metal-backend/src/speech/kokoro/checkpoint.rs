@@ -153,7 +153,7 @@ impl Opened {
         })
     }
 
-    /// What the model is.
+    /// Describes the model.
     ///
     /// # Errors
     /// A key that is missing or does not fit.

@@ -101,7 +101,7 @@ impl Language {
         }
     }
 
-    /// What espeak-ng wrote with `^` for ties, in Kokoro's symbols.
+    /// The text that espeak-ng wrote with `^` for ties, in Kokoro's symbols.
     pub fn symbols(self, written: &str) -> String {
         let replaced = |text: String, table: &[(&str, &str)]| {
             table.iter().fold(text, |text, (from, to)| text.replace(from, to))
