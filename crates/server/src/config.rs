@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference_core::{EmbeddingModel, ImageModel, LoadProgress, TranscriptionModel};
+use inference_core::{EmbeddingModel, ImageModel, LoadProgress, SpeechModel, TranscriptionModel};
 use subtle::ConstantTimeEq;
 
 use crate::tls::Tls;
@@ -82,6 +82,21 @@ impl fmt::Debug for TranscriptionService {
     }
 }
 
+/// A model that speaks, and its name. Its own queue bounds how many wait for it.
+#[derive(Clone)]
+pub struct SpeechService {
+    /// The name under which it is served.
+    pub name: String,
+    /// The model.
+    pub model: Arc<dyn SpeechModel>,
+}
+
+impl fmt::Debug for SpeechService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpeechService({})", self.name)
+    }
+}
+
 /// Which models may be given tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tools {
@@ -142,6 +157,8 @@ pub struct Config {
     pub embeddings: Vec<EmbeddingService>,
     /// Models that transcribe speech, beside the one for text.
     pub transcriptions: Vec<TranscriptionService>,
+    /// Models that speak, beside the one for text.
+    pub speech: Vec<SpeechService>,
     /// How many requests the engine computes together, so that further ones count as waiting.
     pub slots: usize,
     /// Lets a request end the server.
@@ -173,6 +190,7 @@ impl Default for Config {
             images: None,
             embeddings: Vec::new(),
             transcriptions: Vec::new(),
+            speech: Vec::new(),
             slots: 1,
             allows_shutdown: false,
             strict_fields: false,

@@ -47,8 +47,8 @@ mod server;
 mod tls;
 
 pub use config::{
-    ApiKey, Batches, Config, ConfigError, EmbeddingService, ImageService, Limits, Timeouts, Tools,
-    TranscriptionService,
+    ApiKey, Batches, Config, ConfigError, EmbeddingService, ImageService, Limits, SpeechService,
+    Timeouts, Tools, TranscriptionService,
 };
 pub use http::connection::Ended;
 pub use openapi::document as openapi_document;

@@ -180,6 +180,14 @@ const POSTS: &[Endpoint] = &[
         one_of: &["image", "images"],
     },
     Endpoint {
+        path: "/v1/audio/speech",
+        about: "Say a text",
+        tables: &[tables::SPEAKING],
+        answer: "Object",
+        error: "Error",
+        one_of: &[],
+    },
+    Endpoint {
         path: "/v1/audio/transcriptions",
         about: "Write down what is said in a sound",
         tables: &[tables::SPEECH, tables::TRANSCRIPTIONS],

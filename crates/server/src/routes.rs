@@ -23,7 +23,7 @@ use crate::protocol::google::{self, generate::act};
 use crate::protocol::llama_server::{completion, facts};
 use crate::protocol::ollama::{self, refused};
 use crate::protocol::openai::{
-    batches, chat, completions, embeddings, files, images, models, transcriptions,
+    batches, chat, completions, embeddings, files, images, models, speech, transcriptions,
 };
 use crate::protocol::own::{classify, inspect, rerank, shutdown, text};
 use crate::protocol::responses::store::Store;
@@ -111,6 +111,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/v1/reranking", write(post(rerank::create))),
         ("/v1/images/generations", write(post(images::generate))),
         ("/v1/images/edits", write(post(images::edit))),
+        ("/v1/audio/speech", write(post(speech::speak))),
         ("/v1/audio/transcriptions", write(post(transcriptions::transcribe))),
         ("/v1/audio/translations", write(post(transcriptions::translate))),
         ("/v1/classify", write(post(classify::create))),

@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::batches::store::Store;
 use crate::config::{
-    Batches, Config, ConfigError, EmbeddingService, ImageService, TranscriptionService,
+    Batches, Config, ConfigError, EmbeddingService, ImageService, SpeechService,
+    TranscriptionService,
 };
 use crate::http::connection::{Connections, Ended};
 use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
@@ -254,8 +255,12 @@ pub fn one(
         let aliases = if is_first { config.aliases.clone() } else { Vec::new() };
         entries.push(stays(Entry { makes, aliases, ..Entry::text(name) }));
     }
-    for TranscriptionService { name, .. } in &config.transcriptions {
-        let makes = Makes::Transcripts;
+    let transcripts = config
+        .transcriptions
+        .iter()
+        .map(|TranscriptionService { name, .. }| (name, Makes::Transcripts));
+    let speech = config.speech.iter().map(|SpeechService { name, .. }| (name, Makes::Speech));
+    for (name, makes) in transcripts.chain(speech) {
         let is_first = entries.iter().all(|entry| entry.makes != makes);
         let aliases = if is_first { config.aliases.clone() } else { Vec::new() };
         entries.push(stays(Entry { makes, aliases, ..Entry::text(name) }));
@@ -266,12 +271,14 @@ pub fn one(
     let transcriptions = config.transcriptions.iter();
     let transcriptions =
         transcriptions.map(|service| Model::Transcription(Arc::clone(&service.model)));
+    let speech = config.speech.iter().map(|service| Model::Speech(Arc::clone(&service.model)));
     let loader = One {
         load: Mutex::new(Some(Box::new(load))),
         progress: config.load_progress.clone(),
         others: images
             .chain(embeddings)
             .chain(transcriptions)
+            .chain(speech)
             .map(|model| Mutex::new(Some(model)))
             .collect(),
     };

@@ -69,6 +69,9 @@ pub struct ServeArgs {
     /// `ml pull` fetched; can be given more than once
     #[arg(long, value_name = "MODEL", help_heading = "Speech")]
     pub transcription_model: Vec<PathBuf>,
+    /// Serve a model that speaks too: a folder of Kokoro; can be given more than once
+    #[arg(long, value_name = "MODEL", help_heading = "Speech")]
+    pub speech_model: Vec<PathBuf>,
     /// Model folder in MLX or Hugging Face layout, a .gguf file, or a name that `ml pull` fetched;
     /// more than once for several, each with a name of its own by NAME=MODEL [env: ML_MODEL]
     /// [default: the demo model]

@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use inference_core::{Feature, LoadOptions, ModelInfo, Support};
 use inference_server::{
-    Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, Timeouts, Tools,
-    TranscriptionService,
+    Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, SpeechService, Timeouts,
+    Tools, TranscriptionService,
 };
 
 use crate::args::{LogFormat, ServeArgs, ToolFormat};
@@ -28,7 +28,9 @@ use crate::output::note;
 use crate::ranks;
 use crate::source::Source;
 use several::Several;
-use sources::{PREFIX_CACHE, embedding_options, image_options, transcription_options};
+use sources::{
+    PREFIX_CACHE, embedding_options, image_options, speech_options, transcription_options,
+};
 
 /// Bytes of a body of text, and of one with pictures in base64 or with a file of sound.
 const BODY: u64 = 4 << 20;
@@ -96,6 +98,7 @@ fn serve_one(args: &ServeArgs) -> Result<Exit> {
         images: image_model(args)?,
         embeddings: embedding_models(args)?,
         transcriptions: transcription_models(args)?,
+        speech: speech_models(args)?,
         ..shared
     };
     log(args.log);
@@ -222,6 +225,22 @@ fn transcription_models(args: &ServeArgs) -> Result<Vec<TranscriptionService>> {
         let options = transcription_options(args);
         let model = inference_core::load_transcription_model(&folder, &options)?;
         services.push(TranscriptionService { name, model: model.into() });
+    }
+    Ok(services)
+}
+
+fn speech_models(args: &ServeArgs) -> Result<Vec<SpeechService>> {
+    let mut services: Vec<SpeechService> = Vec::new();
+    for model in &args.speech_model {
+        let folder = names::folder(model)?;
+        metal_backend::register()?;
+        let name = last_of(model);
+        if services.iter().any(|service| service.name == name) {
+            let reason = format!("--speech-model: two models are called `{name}`");
+            return Err(Failure::Usage(reason));
+        }
+        let model = inference_core::load_speech_model(&folder, &speech_options(args))?;
+        services.push(SpeechService { name, model: model.into() });
     }
     Ok(services)
 }

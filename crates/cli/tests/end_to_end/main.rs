@@ -32,6 +32,7 @@ mod several;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod signals;
+mod speak;
 mod terminal;
 mod texts;
 mod transcribe;

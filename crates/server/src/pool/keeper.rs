@@ -256,6 +256,20 @@ impl Pool {
         lease.map(transcription).ok_or_else(|| wrong(&name))
     }
 
+    /// A model that speaks, as [`text`](Self::text).
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub async fn speech(
+        self: &Arc<Self>,
+        asked: Option<&str>,
+    ) -> Result<Lease<Arc<dyn inference_core::SpeechModel>>> {
+        let lease = self.lease(asked, Makes::Speech).await?;
+        let name = lease.name().to_owned();
+        let speech = |any| if let Any::Speech(model) = any { Some(model) } else { None };
+        lease.map(speech).ok_or_else(|| wrong(&name))
+    }
+
     /// From now on the model of this number stays for so long while nobody uses it.
     pub fn keep(self: &Arc<Self>, index: usize, keep: Keep) {
         self.with(|table, _| table.slots.keep(index, keep));

@@ -40,6 +40,7 @@ impl Known {
             Described::Text(info, _) => Some(info.weight_bytes),
             Described::Embedding(info) => Some(info.weight_bytes),
             Described::Transcription(info) => Some(info.weight_bytes),
+            Described::Speech(info) => Some(info.weight_bytes),
             // How many of its components are held at once depends on how it is loaded.
             Described::Image(_) => None,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use inference_core::{
-    ChatOptions, EmbeddingModel, EngineStatus, Error, ImageModel, Message, TextModel,
+    ChatOptions, EmbeddingModel, EngineStatus, Error, ImageModel, Message, SpeechModel, TextModel,
     TranscriptionModel,
 };
 use inference_text::Effort;
@@ -59,6 +59,8 @@ pub enum Any {
     Embedding(Arc<dyn EmbeddingModel>),
     /// It transcribes speech.
     Transcription(Arc<dyn TranscriptionModel>),
+    /// It speaks.
+    Speech(Arc<dyn SpeechModel>),
 }
 
 impl Any {
@@ -76,6 +78,7 @@ impl Any {
             Model::Image(model) => Any::Image(model),
             Model::Embedding(model) => Any::Embedding(model),
             Model::Transcription(model) => Any::Transcription(model),
+            Model::Speech(model) => Any::Speech(model),
         }
     }
 
@@ -87,6 +90,7 @@ impl Any {
             Any::Image(_) => None,
             Any::Embedding(model) => Some(model.info().weight_bytes).filter(|bytes| *bytes > 0),
             Any::Transcription(model) => Some(model.info().weight_bytes).filter(|bytes| *bytes > 0),
+            Any::Speech(model) => Some(model.info().weight_bytes).filter(|bytes| *bytes > 0),
         }
     }
 
@@ -97,6 +101,7 @@ impl Any {
             Any::Image(model) => model.status(),
             Any::Embedding(model) => model.status(),
             Any::Transcription(model) => model.status(),
+            Any::Speech(model) => model.status(),
         }
     }
 
@@ -104,7 +109,9 @@ impl Any {
     pub fn notices(&self) -> Vec<String> {
         match self {
             Any::Text(loaded) => loaded.model.notices(),
-            Any::Image(_) | Any::Embedding(_) | Any::Transcription(_) => Vec::new(),
+            Any::Image(_) | Any::Embedding(_) | Any::Transcription(_) | Any::Speech(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -112,7 +119,7 @@ impl Any {
     pub fn fault(&self) -> Option<Error> {
         match self {
             Any::Text(loaded) => loaded.model.fault(),
-            Any::Image(_) | Any::Embedding(_) | Any::Transcription(_) => None,
+            Any::Image(_) | Any::Embedding(_) | Any::Transcription(_) | Any::Speech(_) => None,
         }
     }
 
@@ -123,6 +130,7 @@ impl Any {
             Any::Image(model) => model.close(),
             Any::Embedding(model) => model.close(),
             Any::Transcription(model) => model.close(),
+            Any::Speech(model) => model.close(),
         }
     }
 }

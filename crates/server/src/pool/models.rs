@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use inference_core::{
     Capabilities, EmbeddingModel, EmbeddingModelInfo, Error, ImageModel, ImageModelInfo, ModelInfo,
-    TextModel, TranscriptionModel, TranscriptionModelInfo, WeightsRead,
+    SpeechModel, SpeechModelInfo, TextModel, TranscriptionModel, TranscriptionModelInfo,
+    WeightsRead,
 };
 
 /// Loads the models of a server. Its methods may take long: they are called on threads that may
@@ -62,6 +63,8 @@ pub enum Model {
     Embedding(Arc<dyn EmbeddingModel>),
     /// It transcribes speech.
     Transcription(Arc<dyn TranscriptionModel>),
+    /// It speaks.
+    Speech(Arc<dyn SpeechModel>),
 }
 
 /// The kind of a model's outputs.
@@ -77,6 +80,8 @@ pub enum Makes {
     Scores,
     /// Transcripts of speech.
     Transcripts,
+    /// Speech.
+    Speech,
 }
 
 impl Makes {
@@ -97,6 +102,8 @@ pub enum Described {
     Embedding(Box<EmbeddingModelInfo>),
     /// Of one that transcribes speech.
     Transcription(Box<TranscriptionModelInfo>),
+    /// Of one that speaks.
+    Speech(Box<SpeechModelInfo>),
 }
 
 /// A model that a server has, loaded or not.

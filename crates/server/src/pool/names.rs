@@ -48,8 +48,14 @@ impl Names {
 
     /// The number of the model called `name`, whatever it makes.
     pub fn get(&self, name: &str) -> Option<usize> {
-        let kinds =
-            [Makes::Text, Makes::Pictures, Makes::Vectors, Makes::Scores, Makes::Transcripts];
+        let kinds = [
+            Makes::Text,
+            Makes::Pictures,
+            Makes::Vectors,
+            Makes::Scores,
+            Makes::Transcripts,
+            Makes::Speech,
+        ];
         kinds.into_iter().find_map(|makes| self.called(name, makes))
     }
 
@@ -71,6 +77,7 @@ impl Names {
                     Makes::Vectors => "makes vectors of texts: ask /v1/embeddings",
                     Makes::Scores => "scores documents: ask /v1/rerank",
                     Makes::Transcripts => "transcribes speech: ask /v1/audio/transcriptions",
+                    Makes::Speech => "speaks: ask /v1/audio/speech",
                 };
                 ApiError::no_model(format!("the model `{name}` {does}"))
             }
@@ -100,6 +107,10 @@ impl Names {
             }
             (None, Makes::Transcripts) => {
                 let reason = "this server has no model that transcribes speech: start it with `ml serve --transcription-model MODEL`";
+                Err(ApiError::unsupported("model", reason))
+            }
+            (None, Makes::Speech) => {
+                let reason = "this server has no model that speaks: start it with `ml serve --speech-model MODEL`";
                 Err(ApiError::unsupported("model", reason))
             }
             (None, Makes::Scores) => {

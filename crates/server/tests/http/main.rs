@@ -36,6 +36,7 @@ mod responses;
 mod results;
 mod slow;
 mod sounds;
+mod speaking;
 mod speech;
 mod stored;
 mod tls;

@@ -1,7 +1,8 @@
 //! The server's entry of a model: its names, whether it stays, and what is known before its load.
 
 use inference_core::{
-    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, TranscriptionLoadOptions,
+    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, SpeechLoadOptions,
+    TranscriptionLoadOptions,
 };
 use inference_server::{Described, Entry};
 
@@ -33,6 +34,10 @@ pub fn describe(one: &Named, load: &LoadOptions) -> Result<Option<Described>> {
             let options = TranscriptionLoadOptions::default();
             let told = metal_backend::describe_transcription_model(folder, &options);
             told.ok().map(|info| Described::Transcription(Box::new(info)))
+        }
+        Place::Speech(folder) => {
+            let told = metal_backend::describe_speech_model(folder, &SpeechLoadOptions::default());
+            told.ok().map(|info| Described::Speech(Box::new(info)))
         }
     })
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use inference_core::{
-    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, LoadProgress, TranscriptionLoadOptions,
-    WeightsRead,
+    EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, LoadProgress, SpeechLoadOptions,
+    TranscriptionLoadOptions, WeightsRead,
 };
 use inference_server::{Change, Loader, Model};
 
@@ -29,6 +29,8 @@ pub struct Places {
     pub embeddings: EmbeddingLoadOptions,
     /// How models that transcribe are loaded.
     pub transcriptions: TranscriptionLoadOptions,
+    /// How models that speak are loaded.
+    pub speech: SpeechLoadOptions,
     /// The number of the model whose load began last, and how far that is.
     pub current: Mutex<Option<(usize, LoadProgress)>>,
 }
@@ -63,6 +65,9 @@ impl Loader for Places {
                 let info = metal_backend::describe_transcription_model(folder, options)?;
                 Ok(info.weight_bytes)
             }
+            Place::Speech(folder) => {
+                Ok(metal_backend::describe_speech_model(folder, &self.speech)?.weight_bytes)
+            }
         }
     }
 
@@ -91,6 +96,11 @@ impl Loader for Places {
                 let options = &self.transcriptions;
                 let loaded = inference_core::load_transcription_model(folder, options)?;
                 Ok(Model::Transcription(Arc::from(loaded)))
+            }
+            Place::Speech(folder) => {
+                metal_backend::register()?;
+                let loaded = inference_core::load_speech_model(folder, &self.speech)?;
+                Ok(Model::Speech(Arc::from(loaded)))
             }
         }
     }

@@ -10,7 +10,8 @@ use super::entries::{Naming, describe};
 use super::folder::Folder;
 use super::places::Places;
 use super::sources::{
-    self, Named, PREFIX_CACHE, embedding_options, image_options, transcription_options,
+    self, Named, PREFIX_CACHE, embedding_options, image_options, speech_options,
+    transcription_options,
 };
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
@@ -75,7 +76,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     let can = |feature| {
         described.iter().flatten().any(|known| match known {
             Described::Text(_, capabilities) => capabilities.support(feature) == Support::Yes,
-            Described::Image(_) | Described::Embedding(_) | Described::Transcription(_) => false,
+            _ => false,
         })
     };
     let limit = limit(args)?;
@@ -109,6 +110,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
             images: image_options(args),
             embeddings: embedding_options(args),
             transcriptions: transcription_options(args),
+            speech: speech_options(args),
             current: Mutex::default(),
         }),
         memory: args.pool.models_memory.unwrap_or(limit / 4 * 3),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use inference_core::{
-    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, TranscriptionLoadOptions,
-    discover, model_kind,
+    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, SpeechLoadOptions,
+    TranscriptionLoadOptions, discover, model_kind,
 };
 use inference_server::Makes;
 
@@ -30,6 +30,8 @@ pub enum Place {
     Embedding(PathBuf, Makes),
     /// The folder of one that transcribes speech.
     Transcription(PathBuf),
+    /// The folder of one that speaks.
+    Speech(PathBuf),
 }
 
 impl Place {
@@ -40,6 +42,7 @@ impl Place {
             Place::Image(_) => Makes::Pictures,
             Place::Embedding(_, makes) => *makes,
             Place::Transcription(_) => Makes::Transcripts,
+            Place::Speech(_) => Makes::Speech,
         }
     }
 
@@ -48,9 +51,10 @@ impl Place {
         match self {
             Place::Text(Source::Folder(folder)) => Some(folder),
             Place::Text(_) => None,
-            Place::Image(folder) | Place::Embedding(folder, _) | Place::Transcription(folder) => {
-                Some(folder)
-            }
+            Place::Image(folder)
+            | Place::Embedding(folder, _)
+            | Place::Transcription(folder)
+            | Place::Speech(folder) => Some(folder),
         }
     }
 
@@ -61,6 +65,8 @@ impl Place {
             Place::embedding(folder.to_owned())
         } else if let Some(folder) = source.transcription_folder() {
             Place::Transcription(folder.to_owned())
+        } else if let Some(folder) = source.speech_folder() {
+            Place::Speech(folder.to_owned())
         } else {
             Place::Text(source)
         }
@@ -121,6 +127,11 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
         let name = file_name(model).unwrap_or_else(|| "transcription".to_owned());
         all.push(Named { name, place: Place::Transcription(folder), is_asked_for: true });
     }
+    for model in &args.speech_model {
+        let folder = names::folder(model)?;
+        let name = file_name(model).unwrap_or_else(|| "speech".to_owned());
+        all.push(Named { name, place: Place::Speech(folder), is_asked_for: true });
+    }
     if let (Some(name), [only]) = (&args.model_name, all.as_mut_slice()) {
         if let Some(own) = args.models.iter().find(|model| split(model).0.is_some()) {
             return Err(Failure::Usage(format!(
@@ -153,7 +164,8 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
 /// A name that is not in the cache, and was not fetched.
 pub fn find_all(args: &ServeArgs) -> Result<()> {
     let texts = args.models.iter().map(|model| split(model).1);
-    let others = [&args.embedding_model, &args.transcription_model].into_iter().flatten();
+    let others = [&args.embedding_model, &args.transcription_model, &args.speech_model];
+    let others = others.into_iter().flatten();
     let others = others.chain(&args.image_model).map(PathBuf::as_path);
     texts.chain(others).try_for_each(|model| names::folder(model).map(|_| ()))
 }
@@ -167,7 +179,8 @@ pub fn split(given: &Path) -> (Option<&str>, &Path) {
     }
 }
 
-/// Returns true when a model makes pictures, vectors, scores or transcripts instead of answers.
+/// Returns true when a model makes pictures, vectors, scores, transcripts or speech instead of
+/// answers.
 ///
 /// # Errors
 /// A name that is not in the cache, and was not fetched.
@@ -231,9 +244,10 @@ fn file_name(path: &Path) -> Option<String> {
 pub fn shown(place: &Place) -> String {
     match place {
         Place::Text(source) => source.name(),
-        Place::Image(folder) | Place::Embedding(folder, _) | Place::Transcription(folder) => {
-            folder.display().to_string()
-        }
+        Place::Image(folder)
+        | Place::Embedding(folder, _)
+        | Place::Transcription(folder)
+        | Place::Speech(folder) => folder.display().to_string(),
     }
 }
 
@@ -256,6 +270,17 @@ pub fn transcription_options(args: &ServeArgs) -> TranscriptionLoadOptions {
         threads: args.load.threads,
         queue_limit: Some(args.limits.queue),
         ..TranscriptionLoadOptions::default()
+    }
+}
+
+/// How models that speak are loaded.
+pub fn speech_options(args: &ServeArgs) -> SpeechLoadOptions {
+    SpeechLoadOptions {
+        backend: args.load.backend.clone(),
+        memory_limit: args.load.memory_limit,
+        threads: args.load.threads,
+        queue_limit: Some(args.limits.queue),
+        ..SpeechLoadOptions::default()
     }
 }
 

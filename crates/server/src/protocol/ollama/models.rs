@@ -8,7 +8,8 @@ use axum::extract::{Request, State as Shared};
 use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::{
-    Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, StoredAs, TranscriptionModelInfo,
+    Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, SpeechModelInfo, StoredAs,
+    TranscriptionModelInfo,
 };
 use inference_text::Effort;
 use inference_text::answer::Family;
@@ -153,10 +154,12 @@ fn told(known: &Known, report: &Report) -> Told {
         (Some(Any::Embedding(model)), _) => of_embedding(model.info()),
         (Some(Any::Image(model)), _) => of_image(model.info()),
         (Some(Any::Transcription(model)), _) => of_transcription(model.info()),
+        (Some(Any::Speech(model)), _) => of_speech(model.info()),
         (None, Some(Described::Text(info, capabilities))) => of_text(info, capabilities),
         (None, Some(Described::Embedding(info))) => of_embedding(info),
         (None, Some(Described::Image(info))) => of_image(info),
         (None, Some(Described::Transcription(info))) => of_transcription(info),
+        (None, Some(Described::Speech(info))) => of_speech(info),
         (None, None) => Told {
             details: Weights::default().details(),
             info: Map::new(),
@@ -164,7 +167,7 @@ fn told(known: &Known, report: &Report) -> Told {
                 Makes::Text => vec!["completion"],
                 Makes::Vectors => vec!["embedding"],
                 Makes::Pictures => vec!["image"],
-                Makes::Scores | Makes::Transcripts => Vec::new(),
+                Makes::Scores | Makes::Transcripts | Makes::Speech => Vec::new(),
             },
             context: 0,
             is_on_gpu: false,
@@ -221,6 +224,23 @@ fn of_transcription(info: &TranscriptionModelInfo) -> Told {
         // Ollama has no word for it.
         capabilities: Vec::new(),
         context: info.max_tokens,
+        is_on_gpu: is_gpu(&info.device),
+    }
+}
+
+fn of_speech(info: &SpeechModelInfo) -> Told {
+    let weights = Weights {
+        family: &info.architecture,
+        parameters: info.num_parameters,
+        format: &info.stored_as.format,
+        level: level(&info.stored_as, 0),
+    };
+    Told {
+        details: weights.details(),
+        info: Map::new(),
+        // Ollama has no word for it.
+        capabilities: Vec::new(),
+        context: info.max_phonemes,
         is_on_gpu: is_gpu(&info.device),
     }
 }

@@ -18,6 +18,7 @@ pub mod messages;
 pub mod models;
 pub mod options;
 pub mod response_format;
+pub mod speech;
 pub mod structured;
 pub mod tables;
 pub mod template;

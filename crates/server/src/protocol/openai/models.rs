@@ -9,7 +9,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use inference_core::{
     Capabilities, EmbeddingModelInfo, ImageModelInfo, ModelInfo, PictureLimits, PictureTokens,
-    SoundLimits, Support, TranscriptionModelInfo,
+    SoundLimits, SpeechModelInfo, Support, TranscriptionModelInfo,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -117,6 +117,7 @@ fn object(state: &State, report: &Report) -> Json {
         Some(Any::Image(model)) => image(model.info()),
         Some(Any::Embedding(model)) => embedding(model.info()),
         Some(Any::Transcription(model)) => transcription(model.info()),
+        Some(Any::Speech(model)) => speech(model.info()),
         None => described(known),
     };
     if let (Json::Object(object), Json::Object(told)) = (&mut object, told) {
@@ -132,7 +133,9 @@ fn described(known: &Known) -> Json {
         (Some(Described::Image(info)), _) => image(info),
         (Some(Described::Embedding(info)), _) => embedding(info),
         (Some(Described::Transcription(info)), _) => transcription(info),
+        (Some(Described::Speech(info)), _) => speech(info),
         (None, Makes::Pictures) => json!({"output_modalities": ["image"]}),
+        (None, Makes::Speech) => json!({"output_modalities": ["audio"]}),
         (None, _) => json!({}),
     }
 }
@@ -175,6 +178,26 @@ fn transcription(info: &TranscriptionModelInfo) -> Json {
             "window_seconds": info.window_seconds,
         },
         "input_modalities": ["audio"],
+    })
+}
+
+/// A model that speaks.
+fn speech(info: &SpeechModelInfo) -> Json {
+    json!({
+        "info": {
+            "architecture": info.architecture,
+            "num_parameters": info.num_parameters,
+            "vocab_size": info.vocab_size,
+            "hidden_size": info.hidden_size,
+            "file_format": info.stored_as.format,
+            "weight_bytes": info.weight_bytes,
+            "dtype": info.dtype,
+            "device": info.device,
+            "voices": info.voices,
+            "default_voice": info.default_voice,
+            "sample_rate": info.sample_rate,
+        },
+        "output_modalities": ["audio"],
     })
 }
 

@@ -366,6 +366,24 @@ pub const TRANSCRIPTIONS: &[Field] = &[
     refused("known_speaker_references", &[], "speakers are not told apart"),
 ];
 
+/// `POST /v1/audio/speech`.
+pub const SPEAKING: &[Field] = &[
+    honoured("model", Kind::Text, "The model's name. Left out: the only one that speaks."),
+    required("input", Kind::Text, "The text to say."),
+    honoured("voice", Kind::Text, "A voice of the model. Left out: its first one."),
+    honoured(
+        "response_format",
+        Kind::OneOf(&["wav", "pcm"]),
+        "The form of the sound: of 16 bits, one channel. Left out: wav.",
+    ),
+    honoured("speed", Kind::Number(0.25, 4.0), "How fast it is said; 1 is as the voice speaks."),
+    honoured("stream_format", Kind::OneOf(&["audio", "sse"]), "Bytes of sound, or events."),
+    honoured("seed", Kind::Integer(0, UNBOUNDED), "Extension: of the noise in the voice."),
+    honoured("phonemes", Kind::Bool, "Extension: `input` is phonemes in the model's symbols."),
+    refused("instructions", &["\"\""], "the voice speaks as it does; take another one"),
+    nothing("user", Kind::Text, "A name for the user."),
+];
+
 /// `POST /v1/images/edits`, beside [`IMAGES`].
 pub const IMAGE_EDITS: &[Field] = &[
     honoured("image", Kind::Schema("{}"), "A picture as a data URL, or several."),
