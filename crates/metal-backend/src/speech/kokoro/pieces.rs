@@ -34,7 +34,9 @@ pub(super) fn of_text(text: &str) -> Vec<String> {
 
 /// Sentences, each [`MOST`] characters long at most; the last one of a paragraph ends with `\n`.
 fn sentences(text: &str) -> Vec<String> {
-    let cleaned: Vec<char> = text.chars().filter_map(cleaned).collect();
+    let cleaned: String = text.chars().filter_map(cleaned).collect();
+    // The last character ends a sentence.
+    let cleaned: Vec<char> = cleaned.trim_end().chars().collect();
     let (mut made, mut sentence) = (Vec::<String>::new(), String::new());
     for (at, character) in cleaned.iter().enumerate() {
         let next = cleaned.get(at + 1);
@@ -133,6 +135,7 @@ mod tests {
     #[test]
     fn what_cannot_be_said_is_left_out() {
         assert!(of_text("...\n\u{7}\u{0} — !\n").is_empty());
+        assert_eq!(of_text("Hi \u{1b} there \u{7} "), ["Hi there"]);
         assert_eq!(of_text("a\u{0}b\u{7}\u{feff}c\td"), ["a b c d"]);
     }
 
