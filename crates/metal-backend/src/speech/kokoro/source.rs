@@ -118,7 +118,7 @@ impl Spectra {
         let (half, window, circle) = (self.size / 2, self.window(), self.circle());
         let mirrored = |at: usize| -> f64 {
             let last = wave.len() - 1;
-            let at = if at < half { half - at } else { at - half };
+            let at = at.abs_diff(half);
             f64::from(wave[if at > last { 2 * last - at } else { at }])
         };
         let mut made = Vec::new();
@@ -134,7 +134,7 @@ impl Spectra {
                 }
                 // Sines are 0 in these, and in all of a window that mirrors itself, as the first
                 // one does. Rounding must not choose the sign of half a turn.
-                let is_even = bin % half == 0 || sums[1].abs() < 1e-5;
+                let is_even = bin.is_multiple_of(half) || sums[1].abs() < 1e-5;
                 if is_even { [sums[0], 0.0] } else { sums }
             };
             let all: Vec<[f64; 2]> = (0..self.bins()).map(bin).collect();
