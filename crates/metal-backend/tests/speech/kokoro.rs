@@ -66,7 +66,6 @@ fn compare(model: &dyn SpeechModel) {
         assert_eq!(piece.sound.values.len(), expected.len(), "{said:?}");
         let pairs = piece.sound.values.iter().zip(&expected);
         let most = pairs.map(|(own, golden)| (f64::from(*own) - golden).abs()).fold(0.0, f64::max);
-        println!("{said:?}: {} samples, at most {most:.1e} apart", expected.len());
         assert!(most < 1e-3, "{said:?} differs by {most}");
     }
 }
