@@ -1,9 +1,17 @@
 //! Speech in progress: its events, and the result.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::{CancelToken, Error, Result, Samples};
+
+/// Pieces that wait for whoever takes them, at most: some ten minutes of sound.
+const WAITING: usize = 64;
+/// The most time that the backend waits until one is taken.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A piece of what is said: a sentence or a part of one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +57,7 @@ pub enum SpeechEvent {
 #[derive(Debug)]
 pub struct Speech {
     events: Receiver<Result<SpeechEvent>>,
+    waiting: Arc<AtomicUsize>,
     cancel: CancelToken,
     is_over: bool,
 }
@@ -59,8 +68,14 @@ impl Speech {
     pub fn new(cancel: &CancelToken) -> (SpeechSender, Speech) {
         let (sender, events) = mpsc::channel();
         let own = CancelToken::new();
-        let ours = SpeechSender { events: sender, cancel: cancel.clone(), dropped: own.clone() };
-        (ours, Speech { events, cancel: own, is_over: false })
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let ours = SpeechSender {
+            events: sender,
+            waiting: Arc::clone(&waiting),
+            cancel: cancel.clone(),
+            dropped: own.clone(),
+        };
+        (ours, Speech { events, waiting, cancel: own, is_over: false })
     }
 
     /// Waits for the whole: its sound, and what it cost.
@@ -90,6 +105,9 @@ impl Iterator for Speech {
             return None;
         }
         let event = self.events.recv().unwrap_or(Err(Error::Closed));
+        if matches!(event, Ok(SpeechEvent::Piece(_))) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
         self.is_over = matches!(event, Err(_) | Ok(SpeechEvent::Done(_)));
         Some(event)
     }
@@ -105,6 +123,7 @@ impl Drop for Speech {
 #[derive(Debug)]
 pub struct SpeechSender {
     events: Sender<Result<SpeechEvent>>,
+    waiting: Arc<AtomicUsize>,
     cancel: CancelToken,
     dropped: CancelToken,
 }
@@ -115,8 +134,17 @@ impl SpeechSender {
         self.cancel.is_cancelled() || self.dropped.is_cancelled()
     }
 
-    /// Tells of the next piece. It never waits.
+    /// Tells of the next piece. Where 64 pieces wait to be taken, it waits for one of them, or for
+    /// the end of the request. After five minutes in which none is taken the request is cancelled.
     pub fn send(&self, piece: SpokenPiece) {
+        let begun = Instant::now();
+        while self.waiting.load(Ordering::Relaxed) >= WAITING && !self.is_cancelled() {
+            if begun.elapsed() > PATIENCE {
+                self.dropped.cancel();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         // Where nobody listens, the work ends at its next look at the token.
         let _ = self.events.send(Ok(SpeechEvent::Piece(Box::new(piece))));
     }
@@ -149,6 +177,14 @@ mod tests {
         assert_eq!(speech.next(), Some(Err(Error::Closed)));
         assert_eq!(speech.next(), None);
         let token = CancelToken::new();
+        // No more wait than somebody takes.
+        let (sender, mut speech) = Speech::new(&token);
+        let sent = thread::spawn(move || (0..200).for_each(|_| sender.send(piece(0.0))));
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(speech.waiting.load(Ordering::Relaxed), WAITING);
+        assert!(!sent.is_finished());
+        assert_eq!(speech.by_ref().take(200).filter(Result::is_ok).count(), 200);
+        sent.join().expect("all are sent");
         let (sender, speech) = Speech::new(&token);
         assert!(!sender.is_cancelled());
         drop(speech);

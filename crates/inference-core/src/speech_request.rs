@@ -60,7 +60,7 @@ impl SpeechLoadOptions {
 /// How a text is said.
 #[derive(Clone, Debug, Default)]
 pub struct SpeakOptions {
-    /// The voice's name; `None`: the model's first one.
+    /// The voice's name; `None`: the model's usual one.
     pub voice: Option<String>,
     /// How fast it is said, from 0.25 to 4; `None`: 1, as the voice speaks.
     pub speed: Option<f32>,

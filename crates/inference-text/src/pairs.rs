@@ -25,7 +25,10 @@ pub(crate) fn tokenizer(file: &HashMap<String, &RawValue>) -> Option<tokenizers:
     part::<PaddingParams>(file, "padding")?;
     part::<TruncationParams>(file, "truncation")?;
     let pairs: Pairs = serde_json::from_str(file.get("model")?.get()).ok()?;
-    let added: Vec<Added> = part(file, "added_tokens")?.unwrap_or_default();
+    let added: Vec<Added> = match file.get("added_tokens") {
+        None => Vec::new(),
+        Some(raw) => serde_json::from_str(raw.get()).ok()?,
+    };
     let builder = TokenizerBuilder::new()
         .with_model(pairs.model()?)
         .with_normalizer(part::<NormalizerWrapper>(file, "normalizer")?)
@@ -294,6 +297,7 @@ mod tests {
             assert_eq!(both(&file.to_string()), (None, None), "{file}");
         };
         refused(&|file| file["version"] = json!("2.0"));
+        refused(&|file| file["added_tokens"] = Json::Null);
         refused(&|file| file["padding"] = json!("all"));
         refused(&|file| file["truncation"] = json!(3));
         refused(&|file| file["decoder"] = json!({"type": "None"}));

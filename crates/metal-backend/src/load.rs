@@ -63,6 +63,13 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
     }
     let config = Config::parse("config.json", &text);
     if let Ok(config) = &config
+        && config.get("istftnet").is_some()
+        && config.get("plbert").is_some()
+    {
+        let reason = "is of a model that speaks: use `ml speak` or `ml serve --speech-model`";
+        return Err(load_error(&files.path("config.json"), reason));
+    }
+    if let Ok(config) = &config
         && config.opt_text("model_type").ok().flatten().is_some_and(transcribes)
     {
         let reason = "is of a model that transcribes speech: use `ml transcribe` or `ml serve --transcription-model`";

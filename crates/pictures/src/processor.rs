@@ -177,6 +177,8 @@ fn sizing(family: Sizing, config: &Value) -> Result<Sizing, ProcessorError> {
             // The older names of the bounds win, as in transformers.
             let min = count(config, "min_pixels")?.or(count(size, "shortest_edge")?);
             let max = count(config, "max_pixels")?.or(count(size, "longest_edge")?);
+            let min = min.or(count(size, "min_pixels")?);
+            let max = max.or(count(size, "max_pixels")?);
             Sizing::Area {
                 factor,
                 min_pixels: min.unwrap_or(min_pixels),

@@ -56,6 +56,22 @@ pub(super) fn message((index, message): (usize, &Json)) -> Result<Json, TextErro
     Ok(Json::Object(given))
 }
 
+/// The name of the template that a processor has beside the tokenizer's. Files may have two that
+/// differ, of which this one alone writes pictures (Qwen 2.5 VL).
+pub(super) const OF_PROCESSOR: &str = "of the processor";
+
+/// Returns true where a message has a picture or a sound: a part of its content that is no text.
+pub(super) fn shows(messages: &[Json]) -> bool {
+    let is_shown =
+        |part: &Json| part.get("type").and_then(Json::as_str).is_some_and(|kind| kind != "text");
+    messages.iter().any(|message| {
+        message
+            .get("content")
+            .and_then(Json::as_array)
+            .is_some_and(|parts| parts.iter().any(is_shown))
+    })
+}
+
 /// Names and sources of a folder's templates, in the order of precedence that transformers has.
 pub(super) fn template_sources(dir: &dyn Files) -> Result<Vec<(String, String)>, TextError> {
     let mut sources = Vec::new();
@@ -73,16 +89,22 @@ pub(super) fn template_sources(dir: &dyn Files) -> Result<Vec<(String, String)>,
             sources.extend(files::read_text_at(path)?.map(|source| (name, source)));
         }
     }
+    if !sources.is_empty() {
+        return Ok(sources);
+    }
     for file in ["tokenizer_config.json", "chat_template.json"] {
-        if !sources.is_empty() {
-            break;
-        }
         let path = dir.path(file);
         let Some(config) = files::read_object(dir, file)? else {
             continue;
         };
         match config.get("chat_template") {
             None | Some(Json::Null) => {}
+            Some(own) if !sources.is_empty() => {
+                let is_new = |own: &&str| sources.iter().all(|(_, source)| source != own);
+                if let Some(own) = own.as_str().filter(is_new) {
+                    sources.push((OF_PROCESSOR.to_owned(), own.to_owned()));
+                }
+            }
             Some(Json::String(source)) => sources.push(("default".to_owned(), source.clone())),
             Some(Json::Array(list)) => {
                 for entry in list {

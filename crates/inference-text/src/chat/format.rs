@@ -8,7 +8,7 @@
 use super::call_form::{self, CallForm};
 use super::clock::LocalTime;
 use super::continuing;
-use super::conversation::{check_depth, message, strings, template_sources};
+use super::conversation::{OF_PROCESSOR, check_depth, message, shows, strings, template_sources};
 use super::fallback::Fallback;
 use super::results;
 use super::template::ChatTemplate;
@@ -56,6 +56,12 @@ impl Named {
             other => (0, other.to_string()),
         });
         Named { name, source, template }
+    }
+
+    /// Returns true when the source has the word `name`.
+    fn names(&self, name: &str) -> bool {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        self.source.split(|c| !is_part(c)).any(|word| word == name)
     }
 }
 
@@ -120,7 +126,8 @@ pub struct Rendered {
 impl ChatFormat {
     /// The format of a model folder: chat_template.jinja and additional_chat_templates/, else
     /// `chat_template` in tokenizer_config.json (one template, or a list of named ones), else
-    /// chat_template.json, else the format of `model_type` (`gemma4…`, `gemma…`, `llama…`) or
+    /// chat_template.json, which goes before where a message has pictures or sounds, else the
+    /// format of `model_type` (`gemma4…`, `gemma…`, `llama…`) or
     /// ChatML, whichever has marks that are tokens, else the contents joined by newlines.
     ///
     /// # Errors
@@ -204,10 +211,8 @@ impl ChatFormat {
     /// template. In a template, one that is named but not used may count too.
     pub fn reads(&self, name: &str) -> bool {
         let Format::Templates(templates) = &self.format else { return false };
-        let is_part = |c: char| c.is_alphanumeric() || c == '_';
         templates.iter().any(|template| {
-            (name == "tools" && template.name == "tool_use")
-                || template.source.split(|c| !is_part(c)).any(|word| word == name)
+            (name == "tools" && template.name == "tool_use") || template.names(name)
         })
     }
 
@@ -280,8 +285,20 @@ impl ChatFormat {
         let named = |wanted: &str| {
             templates.iter().find(|named| named.name == wanted).map(|named| &named.template)
         };
+        let of_processor = templates.iter().find(|named| named.name == OF_PROCESSOR);
+        let of_processor = of_processor.filter(|_| shows(input.messages));
+        if let Some(own) = of_processor
+            && input.tools.is_some_and(|tools| !tools.is_empty())
+            && !own.names("tools")
+        {
+            let reason = "are not written beside pictures and sounds: the template of the \
+                          checkpoint's processor knows none; leave out one of both"
+                .to_owned();
+            return Err(TextError::Input { name: "tools".into(), reason });
+        }
+        let of_processor = of_processor.map(|named| &named.template);
         let tool_use = input.tools.and_then(|_| named("tool_use"));
-        let Some(template) = tool_use.or_else(|| named("default")) else {
+        let Some(template) = of_processor.or(tool_use).or_else(|| named("default")) else {
             let names: Vec<&str> = templates.iter().map(|named| named.name.as_str()).collect();
             let reason = format!("none of the templates ({}) is the default one", names.join(", "));
             return Err(TextError::Template { line: 0, reason });

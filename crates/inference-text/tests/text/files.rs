@@ -344,6 +344,25 @@ fn templates_are_found_in_the_order_of_transformers() {
     assert_eq!(chat(path, "", &hi, None), "default");
     edit(path, "tokenizer_config.json", |json| json["chat_template"] = json!("string"));
     assert_eq!(chat(path, "", &hi, None), "string");
+    // The processor's own template writes what is shown, and text is left to the tokenizer's.
+    let shown =
+        json!([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}]);
+    let written = json!([{"role": "user", "content": [{"type": "text", "text": "?"}]}]);
+    assert_eq!(chat(path, "", &shown, None), "processor");
+    assert_eq!(chat(path, "", &written, None), "string");
+    let format = ChatFormat::from_dir(path, &Tokenizer::from_dir(path).unwrap(), "").unwrap();
+    let tools = [json!({})];
+    let messages = shown.as_array().unwrap();
+    let input = ChatInput { tools: Some(&tools), ..ChatInput::new(messages) };
+    let error = format.render_and_encode(&input).unwrap_err().to_string();
+    assert!(error.contains("`tools` are not written beside pictures and sounds"), "{error}");
+    put(
+        path,
+        "chat_template.json",
+        json!({"chat_template": "both {{ tools|length }}"}).to_string(),
+    );
+    assert_eq!(chat(path, "", &shown, Some(&tools)), "both 1");
+    put(path, "chat_template.json", json!({"chat_template": "processor"}).to_string());
     edit(path, "tokenizer_config.json", |json| json["chat_template"] = Value::Null);
     assert_eq!(chat(path, "", &hi, None), "processor");
     put(path, "chat_template.jinja", "file\r\n{{ eos_token }}\n");

@@ -11,6 +11,9 @@ use crate::weights::Weights;
 /// The base of the wavelengths where config.json does not state it.
 const THETA: f64 = 1_000_000.0;
 
+/// Pairs by time, rows and columns where config.json does not state them.
+const SECTIONS: [u64; 3] = [16, 24, 24];
+
 /// Values that transformers takes where config.json says nothing.
 const DEFAULTS: [(&str, i64); 8] = [
     ("hidden_size", 8192),
@@ -47,11 +50,7 @@ pub(super) fn build(
 /// whatever `mrope_interleaved` says.
 fn rope(config: &Config) -> Result<RopeConfig> {
     let rope = config.rope("full_attention", THETA)?;
-    let Some(RopeSections { sizes, .. }) = rope.sections else {
-        return Err(Error::model(
-            "config.json: key `mrope_section` of the rotary positions is missing",
-        ));
-    };
+    let sizes = rope.sections.map_or(SECTIONS, |sections| sections.sizes);
     let heads = config.size("num_attention_heads")?;
     let head_dim = config.opt_size("head_dim")?.unwrap_or(config.size("hidden_size")? / heads);
     let pairs = sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size));

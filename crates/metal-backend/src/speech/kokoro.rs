@@ -36,7 +36,7 @@ use crate::kernels::Kernels;
 pub(crate) use checkpoint::is_known;
 
 /// The most characters of a request.
-const MOST_TEXT: usize = 1_000_000;
+const MOST_TEXT: usize = 1 << 17;
 
 /// A model on its thread.
 pub(crate) struct KokoroModel {
@@ -93,7 +93,10 @@ impl Turn for Saying {
             }
             let (text, phonemes) = match &self.source {
                 Pieces::Plain(pieces, espeak) => {
-                    (pieces[at].as_str(), espeak.phonemes(&pieces[at])?)
+                    let phonemes = espeak.phonemes(&pieces[at], &goes_on);
+                    let phonemes =
+                        phonemes.map_err(|error| if goes_on() { error } else { stopped() });
+                    (pieces[at].as_str(), phonemes?)
                 }
                 Pieces::Phonemes(phonemes) => ("", phonemes.clone()),
             };
@@ -159,7 +162,13 @@ impl Speaker {
         let lengths = self.network.lengths(&ids, style, of.speed).map_err(fault)?;
         self.check_memory(&lengths.frames)?;
         let noise = Noise { seed: of.seed.wrapping_add(number as u64) };
-        self.network.sound(lengths, noise, goes_on).map_err(fault)
+        let said = self.network.sound(lengths, noise, goes_on).map_err(fault)?;
+        if said.samples.iter().any(|value| !value.is_finite()) {
+            let reason =
+                "the model's sound has values that are no numbers: its weights are damaged";
+            return Err(Error::Engine(reason.into()));
+        }
+        Ok(said)
     }
 
     /// Refuses a sound whose work does not fit the memory.

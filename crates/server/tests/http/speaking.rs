@@ -1,5 +1,6 @@
 //! `/v1/audio/speech`, on a model that says each word in two samples, whose bytes are text.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine;
@@ -108,6 +109,25 @@ fn sound_is_sent_in_events() {
     assert_eq!(last["type"], "speech.audio.done");
     assert_eq!(last["usage"]["input_tokens"], 4);
     assert_eq!(mouth.asked.lock().unwrap()[0].0, SpeechText::Phonemes("A fox".into()));
+}
+
+#[test]
+fn what_fails_later_is_told_in_events_and_breaks_a_body_off() {
+    let (server, _) = server();
+    let answer = speak(&server, &json!({"input": "A fail", "stream_format": "sse"}));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let last = answer.text.lines().rfind(|line| line.starts_with("data: ")).unwrap();
+    let last: Json = serde_json::from_str(&last["data: ".len()..]).unwrap();
+    assert!(last["error"]["message"].as_str().unwrap().contains("it stumbled"), "{last}");
+    assert!(answer.text.contains("speech.audio.delta"), "{}", answer.text);
+    let body = json!({"input": "A fail", "response_format": "pcm"}).to_string();
+    let mut client = Client::connect(server.address);
+    let headers = [("content-type", "application/json")];
+    client.send("POST", "/v1/audio/speech", &headers, &body);
+    // No last chunk: the client knows that something is missing.
+    let whole = catch_unwind(AssertUnwindSafe(|| client.read_until("\r\n0\r\n\r\n")));
+    let told = *whole.expect_err("it breaks off").downcast::<String>().expect("a text");
+    assert!(told.contains("HTTP/1.1 200") && told.contains("\\0@\\0 "), "{told}");
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::kernels::{Activation, Kernels};
 use crate::layers::{LayerNorm, Linear};
 use crate::weights::Weights;
 
+/// The most runs through the block.
+const MAX_LAYERS: i32 = 64;
+
 /// The encoder of phonemes that tells their context.
 pub(super) struct Albert {
     /// Of ids, places, and the first kind of text.
@@ -46,6 +49,13 @@ impl Albert {
         let (hidden, width) = (size("hidden_size", 768)?, size("embedding_size", 128)?);
         let (heads, inner) = (size("num_attention_heads", 12)?, size("intermediate_size", 2048)?);
         let (places, kinds) = (size("max_position_embeddings", 512)?, size("type_vocab_size", 2)?);
+        let layers = size("num_hidden_layers", 12)?;
+        // All share one block, so that no tensor bounds them.
+        if layers > MAX_LAYERS || places < 3 {
+            return Err(Error::model(format!(
+                "config.json: `plbert` has {layers} layers and {places} places; at most {MAX_LAYERS} and at least 3 work"
+            )));
+        }
         let eps = config.opt_positive("layer_norm_eps")?.unwrap_or(1e-12) as f32;
         let name = config.opt_text("hidden_act")?.unwrap_or("gelu_new");
         let activation = Activation::from_name(name).ok_or_else(|| {
@@ -80,7 +90,7 @@ impl Albert {
             ],
             activation,
             heads,
-            layers: size("num_hidden_layers", 12)?,
+            layers,
             kernels: w.kernels(),
             places,
             hidden,

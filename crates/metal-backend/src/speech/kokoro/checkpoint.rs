@@ -90,6 +90,12 @@ impl Opened {
         }
         refuse_pickles(path)?;
         let checkpoint = Checkpoint::open(&files)?.renamed(known_name);
+        if checkpoint.headers.keys().any(|name| name.ends_with(".scales")) {
+            return Err(load(
+                path,
+                "its weights are quantised, which are not read: take those in bf16 or f32",
+            ));
+        }
         let vocab = vocab(&config).map_err(at_folder)?;
         let voices = Voices::list(path)?;
         Ok(Opened { config, checkpoint, vocab, voices, files })

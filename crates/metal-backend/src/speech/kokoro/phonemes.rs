@@ -68,9 +68,9 @@ impl Language {
     /// One that espeak-ng does not speak as Kokoro learned it, with the reason.
     pub fn of_voice(voice: &str) -> Result<Language> {
         let unsupported = |language: &str, program: &str| Error::Unsupported {
-            what: format!("text in {language}"),
+            what: "text".into(),
             reason: format!(
-                "phonemes of this voice come from {program}, not from espeak-ng; give phonemes instead"
+                "phonemes of {language} come from {program}, not from espeak-ng; give phonemes instead"
             ),
         };
         match voice.chars().next().unwrap_or_default() {
@@ -184,6 +184,11 @@ fn is_mark(character: char) -> bool {
             | '>'
             | '–'
             | '„'
+            | '।'
+            | '॥'
+            | '。'
+            | '！'
+            | '？'
     )
 }
 
@@ -195,6 +200,9 @@ fn known_mark(mark: char) -> Option<char> {
         '{' | '[' => Some('('),
         '}' | ']' => Some(')'),
         '–' => Some('—'),
+        '।' | '॥' | '。' => Some('.'),
+        '！' => Some('!'),
+        '？' => Some('?'),
         '¡' | '¿' | '<' | '>' => None,
         other => Some(other),
     }
@@ -221,7 +229,9 @@ pub(super) fn parts(text: &str) -> Vec<Part> {
                 marks += blank;
                 words.clear();
             }
-            marks.extend(if is_blank { Some(' ') } else { known_mark(*character) });
+            // Words on both sides of a mark that is not said stay two.
+            let unsaid = if marks.is_empty() && !made.is_empty() { Some(' ') } else { None };
+            marks.extend(if is_blank { Some(' ') } else { known_mark(*character).or(unsaid) });
             continue;
         }
         if !marks.is_empty() {
@@ -282,5 +292,7 @@ mod tests {
             ]
         );
         assert_eq!(parts("«Hi»!"), [marks("“"), words("Hi"), marks("”!")]);
+        assert_eq!(parts("a<b"), [words("a"), marks(" "), words("b")]);
+        assert_eq!(parts("एक। दो"), [words("एक"), marks(". "), words("दो")]);
     }
 }

@@ -7,7 +7,7 @@ const MOST: usize = 300;
 
 /// Returns true for the end of a sentence.
 fn ends_sentence(character: char) -> bool {
-    matches!(character, '.' | '!' | '?' | '…' | '\n')
+    matches!(character, '.' | '!' | '?' | '…' | '\n' | '।' | '॥' | '。' | '！' | '？')
 }
 
 /// Returns true for the end of a part of a sentence.
@@ -54,8 +54,12 @@ fn sentences(text: &str) -> Vec<String> {
         }
         let is_last = next.is_none_or(|next| next.is_whitespace());
         let closes = |character: &char| matches!(character, '"' | '”' | ')' | '»' | '\'');
-        let before = sentence.trim_end_matches(|character| closes(&character)).chars().last();
-        let ends = *character == '\n' || is_last && before.is_some_and(ends_sentence);
+        // Looked at once for each run of closing marks: a text may be nothing else.
+        let ends = *character == '\n'
+            || is_last && {
+                let before = sentence.trim_end_matches(|character| closes(&character));
+                before.chars().next_back().is_some_and(ends_sentence)
+            };
         if ends || at + 1 == cleaned.len() {
             let paragraph = if *character == '\n' { "\n" } else { "" };
             let parts = cut(sentence.trim(), MOST);
@@ -147,6 +151,9 @@ mod tests {
         assert_eq!(pieces.join(" "), words.trim());
         let solid = "ä".repeat(100_000);
         assert_eq!(of_text(&solid).concat(), solid);
+        assert!(of_text(&"'".repeat(1_000_000)).is_empty());
+        let hindi = "यह एक वाक्य है जो काफ़ी लंबा है और अपने आप में पूरा है ताकि अकेला खड़ा रहे। दूसरा।";
+        assert_eq!(of_text(hindi).len(), 2);
         assert_eq!(of_phonemes("ab cd, ef gh", 8), ["ab cd,", "ef gh"]);
         assert_eq!(of_phonemes("abcdefghij", 4), ["abcd", "efgh", "ij"]);
     }

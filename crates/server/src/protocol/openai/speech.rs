@@ -15,6 +15,7 @@ use inference_core::{
 };
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 use super::{tables, told};
 use crate::error::{ApiError, Names, Result};
@@ -138,6 +139,7 @@ impl Order {
 /// Sound on its way to a client.
 struct Sounds {
     pieces: mpsc::Receiver<Result<Vec<u8>>>,
+    worker: Option<JoinHandle<()>>,
     cuts: watch::Receiver<bool>,
     tally: Tally,
     _guard: CancelOnDrop,
@@ -145,9 +147,14 @@ struct Sounds {
 
 impl Sounds {
     async fn next(&mut self) -> Option<Result<Vec<u8>>> {
-        tokio::select! {
+        let next = tokio::select! {
             next = self.pieces.recv() => next,
             _ = self.cuts.wait_for(|is_cut| *is_cut) => Some(Err(Error::Cancelled.into())),
+        };
+        match next {
+            // All was told, or the work panicked.
+            None => self.worker.take()?.await.err().map(|_| Err(ApiError::panicked())),
+            next => next,
         }
     }
 }
@@ -167,15 +174,9 @@ async fn sent(state: &State, order: Order, guard: CancelOnDrop) -> Result<Respon
         }
     });
     let tally = Tally::current();
-    let mut sounds = Sounds { pieces, cuts: state.cuts(), tally, _guard: guard };
-    let first = match sounds.next().await {
-        Some(first) => first?,
-        // All was told, or the work panicked.
-        None => {
-            worker.await.map_err(|_| ApiError::panicked())?;
-            Vec::new()
-        }
-    };
+    let mut sounds =
+        Sounds { pieces, worker: Some(worker), cuts: state.cuts(), tally, _guard: guard };
+    let first = sounds.next().await.transpose()?.unwrap_or_default();
     let body = stream::unfold((Some(first), sounds), |(first, mut sounds)| async move {
         let next = match first {
             Some(first) => Ok(first),

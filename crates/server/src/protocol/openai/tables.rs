@@ -370,7 +370,7 @@ pub const TRANSCRIPTIONS: &[Field] = &[
 pub const SPEAKING: &[Field] = &[
     honoured("model", Kind::Text, "The model's name. Left out: the only one that speaks."),
     required("input", Kind::Text, "The text to say."),
-    honoured("voice", Kind::Text, "A voice of the model. Left out: its first one."),
+    honoured("voice", Kind::Text, "A voice of the model. Left out: its usual one."),
     honoured(
         "response_format",
         Kind::OneOf(&["wav", "pcm"]),
