@@ -355,7 +355,7 @@ fn templates_are_found_in_the_order_of_transformers() {
     let messages = shown.as_array().unwrap();
     let input = ChatInput { tools: Some(&tools), ..ChatInput::new(messages) };
     let error = format.render_and_encode(&input).unwrap_err().to_string();
-    assert!(error.contains("`tools` are not written beside pictures and sounds"), "{error}");
+    assert!(error.contains("`tools`: are not written beside pictures and sounds"), "{error}");
     put(
         path,
         "chat_template.json",

@@ -20,7 +20,7 @@ pub fn is_transcription_model(path: &Path) -> bool {
 /// Describes the model in a folder, which transcribes speech, without reading weights.
 ///
 /// # Errors
-/// As [`Backend::load_transcription_model`].
+/// As [`inference_core::Backend::load_transcription_model`].
 #[cfg(feature = "speech")]
 pub fn describe_transcription_model(
     path: &Path,
@@ -61,7 +61,7 @@ pub fn is_speech_model(_: &Path) -> bool {
 /// Describes the model in a folder, which speaks, without reading weights.
 ///
 /// # Errors
-/// As [`Backend::load_speech_model`].
+/// As [`inference_core::Backend::load_speech_model`].
 #[cfg(feature = "speech")]
 pub fn describe_speech_model(path: &Path, options: &SpeechLoadOptions) -> Result<SpeechModelInfo> {
     options.validate()?;

@@ -47,7 +47,7 @@ impl Sizes {
         let in_range = |size: &i32| (1..MOST as i32).contains(size);
         let channels = config.size("upsample_initial_channel")?;
         let (size, hop) = (config.size("gen_istft_n_fft")?, config.size("gen_istft_hop_size")?);
-        // Samples of half a frame. Three frames, the fewest of a piece, have half a window at least.
+        // Samples of half a frame. Three frames, the fewest of a piece, have half a window or more.
         let samples = rates.iter().try_fold(hop, |all, rate| all.checked_mul(*rate));
         let is_bounded = samples.is_some_and(|all| all <= 1 << 14 && 6 * all > size / 2);
         let is_whole = rates.len() == taps.len()
