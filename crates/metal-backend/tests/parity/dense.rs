@@ -241,7 +241,8 @@ fn configs_that_mean_something_else_are_refused_by_name() {
 #[test]
 fn positions_by_rows_and_columns_need_a_place_for_each_pair() {
     for (sections, told) in [
-        (json!(null), "key `mrope_section` of the rotary positions is missing"),
+        // Those that transformers takes where none are given.
+        (json!(null), "`mrope_section` has 64 pairs, expected 8"),
         (json!([2, 3, 4]), "`mrope_section` has 9 pairs, expected 8"),
         (json!([2, 6]), "three counts"),
     ] {
