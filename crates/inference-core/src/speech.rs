@@ -180,8 +180,11 @@ mod tests {
         // No more wait than somebody takes.
         let (sender, mut speech) = Speech::new(&token);
         let sent = thread::spawn(move || (0..200).for_each(|_| sender.send(piece(0.0))));
-        thread::sleep(Duration::from_millis(50));
-        assert_eq!(speech.waiting.load(Ordering::Relaxed), WAITING);
+        let begun = Instant::now();
+        while speech.waiting.load(Ordering::Relaxed) < WAITING {
+            assert!(begun.elapsed() < Duration::from_secs(60), "none are sent");
+            thread::yield_now();
+        }
         assert!(!sent.is_finished());
         assert_eq!(speech.by_ref().take(200).filter(Result::is_ok).count(), 200);
         sent.join().expect("all are sent");
