@@ -51,6 +51,11 @@ pub(crate) fn transcribes(model_type: &str) -> bool {
     matches!(model_type, "whisper" | "parakeet_ctc" | "parakeet_tdt")
 }
 
+/// Returns true for the `config.json` of a model that speaks, which names no architecture.
+pub(crate) fn speaks(config: &Config) -> bool {
+    config.get("istftnet").is_some() && config.get("plbert").is_some()
+}
+
 /// Reads `config.json`.
 ///
 /// # Errors
@@ -62,10 +67,7 @@ pub(crate) fn config(files: &ModelFiles) -> Result<Config> {
         return Err(load_error(&files.path("modules.json"), reason));
     }
     let config = Config::parse("config.json", &text);
-    if let Ok(config) = &config
-        && config.get("istftnet").is_some()
-        && config.get("plbert").is_some()
-    {
+    if config.as_ref().is_ok_and(speaks) {
         let reason = "is of a model that speaks: use `ml speak` or `ml serve --speech-model`";
         return Err(load_error(&files.path("config.json"), reason));
     }

@@ -9,8 +9,8 @@ use crate::kernels::{Activation, Kernels};
 use crate::layers::{LayerNorm, Linear};
 use crate::weights::Weights;
 
-/// The most runs through the block.
-const MAX_LAYERS: i32 = 64;
+/// The most layers: here, runs through the block.
+pub(super) const MAX_LAYERS: i32 = 64;
 
 /// The encoder of phonemes that tells their context.
 pub(super) struct Albert {

@@ -6,7 +6,7 @@ use std::path::Path;
 use inference_core::{Dtype, SpeechLoadOptions, SpeechModelInfo};
 use mlx_ffi::Device;
 
-use super::albert::Albert;
+use super::albert::{Albert, MAX_LAYERS};
 use super::decoder::{self, Decoder};
 use super::network::Network;
 use super::prosody::{Prosody, Sizes, TextEncoder};
@@ -16,11 +16,11 @@ use crate::config::Config;
 use crate::error::{Error, Result, load};
 use crate::files::ModelFiles;
 use crate::kernels::Kernels;
+use crate::load::speaks;
 use crate::weights::{Checkpoint, Weights};
 
-/// The most values of a state, and the most layers.
+/// The most values of a state.
 const MAX_WIDTH: i32 = 1 << 14;
-const MAX_LAYERS: i32 = 64;
 
 /// Parts of names, and what they are called here: those of weights that torch parametrizes, and of
 /// programs for MLX.
@@ -50,8 +50,7 @@ pub(super) struct Opened {
 pub(crate) fn is_known(path: &Path) -> bool {
     let files = ModelFiles::Folder(path.to_owned());
     let text = files.text("config.json").ok().flatten().unwrap_or_default();
-    Config::parse("config.json", &text)
-        .is_ok_and(|config| config.get("istftnet").is_some() && config.get("plbert").is_some())
+    Config::parse("config.json", &text).is_ok_and(|config| speaks(&config))
 }
 
 /// A name as the first release has it.
@@ -82,7 +81,7 @@ impl Opened {
         let at_folder = |error: Error| error.at(&files.folder());
         let config = Config::parse("config.json", &files.required_text("config.json")?);
         let config = config.map_err(at_folder)?;
-        if config.get("istftnet").is_none() || config.get("plbert").is_none() {
+        if !speaks(&config) {
             return Err(load(
                 path,
                 "config.json has no `istftnet` and `plbert`: this is no model that speaks here; Kokoro is",

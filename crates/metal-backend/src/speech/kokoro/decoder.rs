@@ -52,7 +52,6 @@ impl Sizes {
         let is_bounded = samples.is_some_and(|all| all <= 1 << 14 && 6 * all > size / 2);
         let is_whole = rates.len() == taps.len()
             && is_bounded
-            && size <= 1 << 10
             && rates.iter().zip(&taps).all(|(rate, taps)| taps >= rate && (taps - rate) % 2 == 0)
             && rates.len() < 8
             && channels % (1 << rates.len()) == 0
@@ -60,7 +59,7 @@ impl Sizes {
             && blocks.iter().all(|taps| taps % 2 == 1)
             && dilations.iter().flatten().all(in_range)
             && size % 2 == 0
-            && (4..MOST as i32).contains(&size)
+            && (4..=1 << 10).contains(&size)
             && hop < size;
         if !is_whole {
             return Err(Fault::model("config.json: sizes of `istftnet` do not fit each other"));

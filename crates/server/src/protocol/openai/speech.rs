@@ -95,7 +95,7 @@ impl Order {
     fn make(self, mut give: impl FnMut(Vec<u8>) -> bool) -> Result<SpeechMetrics> {
         let Order { model, text, options, form } = self;
         let mut is_first = form == Form::Wav;
-        let said = || -> inference_core::Result<SpeechMetrics> {
+        let mut said = || -> inference_core::Result<SpeechMetrics> {
             for event in model.speak(&text, &options)? {
                 match event? {
                     SpeechEvent::Done(metrics) => return Ok(metrics),
@@ -112,7 +112,6 @@ impl Order {
             }
             Err(Error::Closed)
         };
-        let mut said = said;
         said().map_err(named)
     }
 
