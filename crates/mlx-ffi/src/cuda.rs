@@ -31,7 +31,7 @@ mod several_rows;
 pub(crate) mod take;
 mod unpack;
 
-pub use attention::{attends, borrowed_step_attention, step_attention};
+pub use attention::{Attended, attends, attends_packed, borrowed_step_attention, step_attention};
 pub use buffers::{buffers, buffers_of_layers};
 pub use chunk::{attends_chunks, chunk_attention};
 pub use dense::{dense, takes_dense};

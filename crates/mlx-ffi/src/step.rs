@@ -3,7 +3,7 @@
 //! [`cuda::step_attention`](crate::cuda::step_attention). For several it is two, by
 //! [`cuda::chunk_attention`](crate::cuda::chunk_attention).
 
-use crate::{Array, Dtype, Error, Result, ops};
+use crate::{Array, Dtype, Error, QuantMode, Quantization, Result, ops};
 
 /// The heads of an array of `[b, l, …]`: from the column `at` on.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,25 @@ impl Counters {
     }
 }
 
+/// Scales and biases of packed keys and values, `[b, n_kv_heads, capacity, d / group_size]` each.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing<'a> {
+    /// How all are packed.
+    pub quantization: Quantization,
+    /// Scales and biases of the keys.
+    pub keys: [&'a Array; 2],
+    /// Scales and biases of the values.
+    pub values: [&'a Array; 2],
+}
+
+impl<'a> Packing<'a> {
+    /// The scales and biases of the keys, then those of the values.
+    pub(crate) fn arrays(&self) -> [&'a Array; 4] {
+        let ([a, b], [c, d]) = (self.keys, self.values);
+        [a, b, c, d]
+    }
+}
+
 /// `l` new positions of each row of a batch; one for a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
@@ -83,10 +102,14 @@ pub struct Step<'a> {
     pub v: Heads<'a>,
     /// Heads of queries.
     pub n_heads: i32,
-    /// The keys before them, `[b, n_kv_heads, capacity, d]`, with room for `l` more.
+    /// The keys before them, `[b, n_kv_heads, capacity, d]`, with room for `l` more; U32, `[b,
+    /// n_kv_heads, capacity, d · bits / 32]`, where they are packed.
     pub keys: &'a Array,
     /// The values, likewise.
     pub values: &'a Array,
+    /// What belongs to packed keys and values; only
+    /// [`cuda::step_attention`](crate::cuda::step_attention) takes such.
+    pub packing: Option<Packing<'a>>,
     /// The index of the first new position in `keys`.
     pub at: i32,
     /// I32, its first value: where the kernel writes. It equals `at`, which is only checked.
@@ -116,8 +139,10 @@ impl Step<'_> {
     /// Shapes or types that do not fit.
     pub(crate) fn sizes(&self, l: i32) -> Result<[i32; 4]> {
         let Step { q, k, v, n_heads, keys, values, at, on_device, rows, .. } = *self;
-        let sizes @ [b, n_kv_heads, capacity, d] = keys.dims()?;
-        let dtype = keys.dtype();
+        let [b, n_kv_heads, capacity, width] = keys.dims()?;
+        let (dtype, held_as) = (self.dtype(), self.held_as());
+        let d = self.packing.map_or(width, |packing| width * 32 / packing.quantization.bits.max(1));
+        let sizes = [b, n_kv_heads, capacity, d];
         let heads_fit = n_kv_heads > 0 && n_heads > 0 && n_heads % n_kv_heads == 0;
         let window_fits = self.window.is_none_or(|window| window > 0);
         let is_wide = |heads: Heads<'_>, n: i32| {
@@ -127,7 +152,8 @@ impl Step<'_> {
             rows == b && positions == l && is_inside && heads.array.dtype() == dtype
         };
         let inputs_fit = is_wide(q, n_heads) && is_wide(k, n_kv_heads) && is_wide(v, n_kv_heads);
-        let keys_fit = values.shape() == keys.shape() && values.dtype() == dtype;
+        let are_held = [keys, values].iter().all(|held| held.dtype() == held_as);
+        let keys_fit = values.shape() == keys.shape() && are_held && self.packing_fits(sizes);
         // A kernel counts elements from the first on.
         let is_list = |array: &Array, dtype| array.dtype() == dtype && array.shape().len() == 1;
         let are_indices = [on_device, rows].iter().all(|array| is_list(array, Dtype::I32));
@@ -147,6 +173,27 @@ impl Step<'_> {
             return Ok(sizes);
         }
         Err(self.misfit())
+    }
+
+    /// The type of queries and of new keys and values.
+    pub(crate) fn dtype(&self) -> Dtype {
+        if self.packing.is_some() { self.q.array.dtype() } else { self.keys.dtype() }
+    }
+
+    fn held_as(&self) -> Dtype {
+        if self.packing.is_some() { Dtype::U32 } else { self.keys.dtype() }
+    }
+
+    /// Returns true when there are as many scales and biases as packed keys of these sizes need, or
+    /// keys are not packed.
+    fn packing_fits(&self, [b, n_kv_heads, capacity, d]: [i32; 4]) -> bool {
+        self.packing.is_none_or(|packing| {
+            let Quantization { mode, bits, group_size } = packing.quantization;
+            let is_known = mode == QuantMode::Affine && matches!(bits, 4 | 8) && group_size > 0;
+            let shape = || [b, n_kv_heads, capacity, d / group_size];
+            let is_one = |array: &Array| array.shape() == shape() && array.dtype() == self.dtype();
+            is_known && d % group_size == 0 && packing.arrays().into_iter().all(is_one)
+        })
     }
 
     /// Returns true when values are normed.

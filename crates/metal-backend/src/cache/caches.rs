@@ -9,14 +9,11 @@ use super::rope_factors::RopeFactors;
 use super::slab::Slab;
 use super::spec::StateSpec;
 use super::state::State;
-use super::storage::Storage;
+use super::storage::{Form, Storage};
 use super::trail::Trail;
 
 /// Layers whose buffers are made and written at once.
 const LAYERS_AT_ONCE: usize = 2;
-
-/// The shape of a layer's buffers, and their type.
-type Form = ([i32; 4], Dtype);
 
 /// The state that all layers keep of the rows of a batch.
 #[derive(Debug)]
@@ -236,7 +233,7 @@ impl Caches {
         for (form, layers) in forms {
             for layers in layers.chunks(LAYERS_AT_ONCE) {
                 let sources = with((&*self, rows), &others, &added);
-                let made = gather(&sources, layers, (form, &make), &mut placing)?;
+                let made = gather(&sources, layers, (&form, &make), &mut placing)?;
                 for (layer, cache) in layers.iter().zip(made) {
                     self.layers[*layer] = State::Kv(cache);
                 }
@@ -317,7 +314,7 @@ impl Caches {
         if let Some((make, forms)) = forms {
             let mut placing = Placing::default();
             for (form, layers) in forms {
-                let made = gather(&sources, &layers, (form, &make), &mut placing)?;
+                let made = gather(&sources, &layers, (&form, &make), &mut placing)?;
                 layers.iter().zip(made).for_each(|(at, cache)| copied[*at] = Some(cache));
             }
         }
@@ -460,12 +457,13 @@ fn forms(
     sources: &[RowsOf<'_, Caches>],
     slots: usize,
     capacity: impl Fn(&Slab, i32) -> i32,
-) -> Option<Vec<(Form, Vec<usize>)>> {
-    let mut forms: Vec<(Form, Vec<usize>)> = Vec::new();
+) -> Option<Vec<(Vec<Form>, Vec<usize>)>> {
+    let mut forms: Vec<(Vec<Form>, Vec<usize>)> = Vec::new();
     for layer in 0..sources.first()?.0.layers.len() {
-        let Some(own) = sources[0].0.layers[layer].kv() else { continue };
-        let shape = KvCache::gathered(&of_layer(sources, layer)?, slots, &capacity)?;
-        let form = (shape, own.arrays().first()?.dtype());
+        if sources[0].0.layers[layer].kv().is_none() {
+            continue;
+        }
+        let form = KvCache::gathered(&of_layer(sources, layer)?, slots, &capacity)?;
         match forms.iter_mut().find(|(known, _)| *known == form) {
             Some((_, layers)) => layers.push(layer),
             None => forms.push((form, vec![layer])),
@@ -483,13 +481,21 @@ fn of_layer<'a>(sources: &[RowsOf<'a, Caches>], layer: usize) -> Option<Vec<Rows
 fn gather(
     sources: &[RowsOf<'_, Caches>],
     layers: &[usize],
-    ((shape, dtype), make): (Form, impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>),
+    (forms, make): (&[Form], impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>),
     placing: &mut Placing,
 ) -> Result<Vec<KvCache>> {
-    let buffers = make(&shape, dtype, layers.len())?;
-    let of = |(layer, buffers): (&usize, [Array; 2])| {
+    // For each layer the parts of keys, and those of values.
+    let mut buffers: Vec<[Vec<Array>; 2]> = layers.iter().map(|_| Default::default()).collect();
+    for (shape, dtype) in forms {
+        let made = make(shape, *dtype, layers.len())?;
+        for ([keys, values], [key, value]) in buffers.iter_mut().zip(made) {
+            keys.push(key);
+            values.push(value);
+        }
+    }
+    let of = |(layer, [keys, values]): (&usize, [Vec<Array>; 2])| {
         let sources = of_layer(sources, *layer).ok_or_else(another_form)?;
-        KvCache::gather(&sources, buffers, placing)
+        KvCache::gather(&sources, keys.into_iter().chain(values).collect(), placing)
     };
     layers.iter().zip(buffers).map(of).collect()
 }

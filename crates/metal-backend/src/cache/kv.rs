@@ -1,6 +1,6 @@
 //! The keys and values of one layer, for the rows of a batch.
 
-use mlx_ffi::{Array, Dtype, Result, ops};
+use mlx_ffi::{Array, Dtype, Result, cuda, ops};
 
 use super::buffer::{Parts, RowsOf};
 use super::place::{Placing, Span};
@@ -8,7 +8,7 @@ use super::ring::Ring;
 use super::slab::Slab;
 use super::slot::Slot;
 use super::spec::{Growth, KvSpec};
-use super::storage::Storage;
+use super::storage::{Form, Storage};
 use super::visible::Visible;
 
 /// The keys and values of one layer.
@@ -111,10 +111,34 @@ impl KvCache {
         self.in_place().map_or(Ok(None), |slab| slab.reserve(dtype))
     }
 
+    /// The slot for one position of each row where kernels for CUDA attend to heads of `head_dim`
+    /// values: packed ones they take as they are held. The first positions see each other unpacked.
+    pub fn reserve_on_cuda(&mut self, dtype: Dtype, head_dim: i32) -> Result<Option<Slot>> {
+        match (self.storage, &mut self.buffers) {
+            (Storage::Packed(quantization), Buffers::Slab(slab))
+                if cuda::attends_packed(head_dim, quantization) =>
+            {
+                slab.reserve_packed(dtype, self.storage, 1, None)
+            }
+            _ => self.reserve(dtype),
+        }
+    }
+
+    /// Returns true when keys and values are held as they are.
+    pub fn is_plain(&self) -> bool {
+        self.storage == Storage::Plain
+    }
+
     /// The slot for `l` positions of each row, likewise, of `n_kv_heads` heads of `head_dim`
     /// values; the first ones get buffers. For CUDA.
     pub fn reserve_chunk(&mut self, dtype: Dtype, l: i32, sizes: [i32; 2]) -> Result<Option<Slot>> {
-        self.in_place().map_or(Ok(None), |slab| slab.reserve_chunk(dtype, l, sizes))
+        match (self.storage, &mut self.buffers) {
+            (Storage::Plain, Buffers::Slab(slab)) => slab.reserve_chunk(dtype, l, sizes),
+            (Storage::Packed(of), Buffers::Slab(slab)) if cuda::attends_packed(sizes[1], of) => {
+                slab.reserve_packed(dtype, self.storage, l, Some(sizes))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The shape of the buffers that [`reserve_chunk`](Self::reserve_chunk) would make.
@@ -149,17 +173,10 @@ impl KvCache {
         matches!(&self.buffers, Buffers::Slab(slab) if slab.has_room(1))
     }
 
-    /// Takes note that the `l` reserved positions were written.
-    pub fn fill(&mut self, keys: Array, values: Array, l: i32) {
+    /// Takes the buffers, whose `l` reserved positions were written.
+    pub fn fill(&mut self, parts: Vec<Array>, l: i32) {
         if let Buffers::Slab(slab) = &mut self.buffers {
-            slab.fill(vec![keys, values], l);
-        }
-    }
-
-    /// [`fill`](Self::fill) where values are the beginnings of `keys`.
-    pub fn fill_latent(&mut self, keys: Array) {
-        if let Buffers::Slab(slab) = &mut self.buffers {
-            slab.fill(vec![keys], 1);
+            slab.fill(parts, l);
         }
     }
 
@@ -191,29 +208,31 @@ impl KvCache {
         }
     }
 
-    /// [`Slab::gathered`], where all of `sources` hold keys and values as they are.
+    /// [`Slab::gathered`], where all of `sources` hold keys and values alike.
     pub(super) fn gathered(
         sources: &[RowsOf<'_, KvCache>],
         slots: usize,
         capacity: impl Fn(&Slab, i32) -> i32,
-    ) -> Option<[i32; 4]> {
+    ) -> Option<Vec<Form>> {
         Slab::gathered(&KvCache::slabs(sources)?, slots, capacity)
     }
 
-    /// [`Slab::gather`], for what [`gathered`](Self::gathered) has a shape for.
+    /// [`Slab::gather`], for what [`gathered`](Self::gathered) has forms for.
     pub(super) fn gather(
         sources: &[RowsOf<'_, KvCache>],
-        buffers: [Array; 2],
+        buffers: Vec<Array>,
         placing: &mut Placing,
     ) -> Result<KvCache> {
         let slabs = KvCache::slabs(sources).ok_or_else(|| alone("join"))?;
         let buffers = Buffers::Slab(Slab::gather(&slabs, buffers, placing)?);
-        Ok(KvCache { storage: Storage::Plain, buffers })
+        let storage = sources.first().map_or(Storage::Plain, |(cache, _)| cache.storage);
+        Ok(KvCache { storage, buffers })
     }
 
     fn slabs<'a>(sources: &[RowsOf<'a, KvCache>]) -> Option<Vec<RowsOf<'a, Slab>>> {
+        let (first, _) = sources.first()?;
         let slab = |(cache, rows): &RowsOf<'a, KvCache>| match &cache.buffers {
-            Buffers::Slab(slab) if cache.storage == Storage::Plain => Some((slab, *rows)),
+            Buffers::Slab(slab) if cache.storage == first.storage => Some((slab, *rows)),
             _ => None,
         };
         sources.iter().map(slab).collect()

@@ -10,6 +10,7 @@ use super::arrange::{Arrangement, Group};
 use super::buffer::{More, RowsOf, STEP, between, positions, whole_steps};
 use super::place::{Placing, Span};
 use super::slot::Slot;
+use super::storage::{Form, Storage};
 use super::visible::Visible;
 
 /// Positions by which a buffer for a window may exceed it, so that it is copied seldom.
@@ -78,6 +79,28 @@ impl Slab {
         self.slot(dtype, l)
     }
 
+    /// The slot for `l` positions of each row in packed keys and values of `dtype`; the first ones
+    /// get buffers where `sizes` tells of how many heads and values of a head. For CUDA.
+    pub fn reserve_packed(
+        &mut self,
+        dtype: Dtype,
+        storage: Storage,
+        l: i32,
+        sizes: Option<[i32; 2]>,
+    ) -> Result<Option<Slot>> {
+        if let Some(sizes) = sizes
+            && let Some(shape) = self.lacks(l, sizes)
+        {
+            let forms = storage.forms(shape, dtype);
+            let pairs = forms.iter().map(|(shape, dtype)| cuda::buffers(shape, *dtype));
+            let pairs = pairs.collect::<Result<Vec<_>>>()?;
+            let (keys, values): (Vec<_>, Vec<_>) = pairs.into_iter().map(<(_, _)>::from).unzip();
+            self.parts = keys.into_iter().chain(values).collect();
+        }
+        let is_known = self.parts.get(1).is_some_and(|scales| scales.dtype() == dtype);
+        if is_known { self.slot_in(storage, l).map(Some) } else { Ok(None) }
+    }
+
     /// The shape of the buffers for the first `l` positions, where there are none.
     pub fn lacks(&self, l: i32, [n_kv_heads, head_dim]: [i32; 2]) -> Option<[i32; 4]> {
         let shape = [self.starts.len() as i32, n_kv_heads, l + self.room(l), head_dim];
@@ -93,16 +116,16 @@ impl Slab {
         if self.parts.len() > 2 || self.parts.iter().any(|part| part.dtype() != dtype) {
             return Ok(None);
         }
+        self.slot_in(Storage::Plain, l).map(Some)
+    }
+
+    fn slot_in(&mut self, storage: Storage, l: i32) -> Result<Slot> {
         if !self.has_room(l) {
             self.settle()?;
             self.rebuild(None, l, self.first_seen(self.end))?;
         }
-        let starts = self.starts.clone();
-        let [Some(keys), Some(values)] = [self.parts.first(), self.parts.last()] else {
-            return Ok(None);
-        };
-        let (keys, values) = (keys.share()?, values.share()?);
-        Ok(Some(Slot { keys, values, at: self.end, starts }))
+        let parts = self.parts.iter().map(Array::share).collect::<Result<_>>()?;
+        Ok(Slot { parts, storage, at: self.end, starts: self.starts.clone() })
     }
 
     /// Returns true when the next `l` positions fit into the buffers as they are.
@@ -189,41 +212,45 @@ impl Slab {
         Ok(())
     }
 
-    /// The shape of buffers for rows of `sources`, all of one window, and for so many slots behind
-    /// them, which have as many positions as `capacity` tells for those of the longest row; `None`
-    /// where keys and values are not alike.
+    /// The forms of buffers for rows of `sources`, all of one window, and for so many slots behind
+    /// them, which have as many positions as `capacity` tells for those of the longest row: one for
+    /// each part of keys, and as many of values. `None` where keys and values are not alike.
     pub fn gathered(
         sources: &[RowsOf<'_, Slab>],
         slots: usize,
         capacity: impl Fn(&Slab, i32) -> i32,
-    ) -> Option<[i32; 4]> {
+    ) -> Option<Vec<Form>> {
         let (first, _) = sources.first()?;
-        let [_, heads, _, width] = first.parts.first()?.dims().ok()?;
-        let dtype = first.parts[0].dtype();
-        let is_alike = |part: &Array| {
-            let sizes = part.dims().map(|[_, heads, _, width]| (heads, width));
-            sizes.is_ok_and(|sizes| sizes == (heads, width)) && part.dtype() == dtype
+        let kind = |part: &Array| {
+            let [_, heads, _, width] = part.dims().ok()?;
+            Some((heads, width, part.dtype()))
         };
+        let half = first.parts.len() / 2;
+        let kinds = first.parts.iter().take(half).map(kind).collect::<Option<Vec<_>>>()?;
         let are_alike = |(slab, _): &(&Slab, _)| {
-            slab.parts.len() == 2 && slab.window == first.window && slab.parts.iter().all(is_alike)
+            let mut known = kinds.iter().chain(&kinds);
+            slab.parts.len() == 2 * half
+                && slab.window == first.window
+                && slab.parts.iter().all(|part| kind(part).as_ref() == known.next())
         };
-        if !sources.iter().all(are_alike) {
+        if half == 0 || !sources.iter().all(are_alike) {
             return None;
         }
         let rows = sources.iter().map(|(_, rows)| rows.len()).sum::<usize>() + slots;
         let capacity = capacity(first, Slab::longest_of(sources));
-        Some([rows as i32, heads, capacity, width])
+        let form = |(heads, width, dtype)| ([rows as i32, heads, capacity, width], dtype);
+        Some(kinds.into_iter().map(form).collect())
     }
 
-    /// Rows of `sources`, each without so many of its last positions, in buffers of the shape that
+    /// Rows of `sources`, each without so many of its last positions, in buffers of the forms that
     /// [`gathered`](Self::gathered) returned.
     pub fn gather(
         sources: &[RowsOf<'_, Slab>],
-        buffers: [Array; 2],
+        buffers: Vec<Array>,
         placing: &mut Placing,
     ) -> Result<Slab> {
         let longest = Slab::longest_of(sources);
-        let mut slots = 0..buffers[0].shape()[0];
+        let mut slots = 0..buffers.first().map_or(0, |buffer| buffer.shape()[0]);
         let mut placed = Vec::with_capacity(sources.len());
         for (slab, rows) in sources {
             slab.settle()?;

@@ -2,6 +2,9 @@
 
 use mlx_ffi::{Array, Dtype, QuantMode, Quantization, Quantized, Result, dequantize, quantize};
 
+/// The shape of a buffer, and its type.
+pub(super) type Form = ([i32; 4], Dtype);
+
 /// How keys and values are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
@@ -23,6 +26,18 @@ impl Storage {
             Storage::Plain => elements * dtype_size,
             Storage::Packed(Quantization { bits, group_size, .. }) => {
                 elements * bits as u64 / 8 + 2 * dtype_size * elements / group_size as u64
+            }
+        }
+    }
+
+    /// The forms of the arrays that hold keys, or values, of `shape` and `dtype`.
+    pub fn forms(self, shape: [i32; 4], dtype: Dtype) -> Vec<Form> {
+        let [b, heads, positions, width] = shape;
+        match self {
+            Storage::Plain => vec![(shape, dtype)],
+            Storage::Packed(Quantization { bits, group_size, .. }) => {
+                let scales = ([b, heads, positions, width / group_size], dtype);
+                vec![([b, heads, positions, width * bits / 32], Dtype::U32), scales, scales]
             }
         }
     }

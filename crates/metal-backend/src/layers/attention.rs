@@ -1,5 +1,6 @@
 //! Grouped-query attention over a cache.
 
+use mlx_ffi::cuda::Attended;
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::step::{HeadNorms, Step};
 use mlx_ffi::{Array, Device, Dtype, Result, cpu, cuda, fast, ops};
@@ -116,11 +117,10 @@ impl Attention {
         if are_alike && let Some(slot) = self.chunk_slot(dtype, l, positions, cache)? {
             let offsets = positions.chunk_offsets(&slot)?;
             let step =
-                self.new_positions([&q, &k, &v], &slot, (&offsets.at, &offsets.rows), positions);
+                self.new_positions([&q, &k, &v], &slot, (&offsets.at, &offsets.rows), positions)?;
             let norms = step.norms.map(|norms| HeadNorms { v: None, ..norms });
-            let step = Step { norms, ..step };
-            let [out, keys, values] = cuda::chunk_attention(&step)?;
-            cache.fill(keys, values, l);
+            let Attended { out, buffers } = cuda::chunk_attention(&Step { norms, ..step })?;
+            cache.fill(buffers, l);
             return Ok(out);
         }
         let [q, k, v] = self.placed(&q, &k, &v, positions)?;
@@ -222,7 +222,10 @@ impl Attention {
         let is_known = self.kernels.is_ours_on_cpu() && is_alone || on_cuda;
         let AttentionConfig { n_kv_heads, head_dim, .. } = self.config;
         match is_known && l == 1 && self.is_fusible(dtype, positions) {
-            true if on_cuda && is_alone => cache.reserve_chunk(dtype, 1, [n_kv_heads, head_dim]),
+            true if on_cuda && is_alone && cache.is_plain() => {
+                cache.reserve_chunk(dtype, 1, [n_kv_heads, head_dim])
+            }
+            true if on_cuda => cache.reserve_on_cuda(dtype, head_dim),
             true => cache.reserve(dtype),
             false => Ok(None),
         }
@@ -311,16 +314,22 @@ impl Attention {
         cache: &mut KvCache,
     ) -> Result<Array> {
         let offsets = positions.step_offsets(&slot, self.config.n_heads)?;
-        let step = self.new_positions(projected, &slot, (&offsets.at, &offsets.rows), positions);
-        let [out, keys, values] = match self.kernels {
-            Kernels::Cpu(_) => cpu::step_attention(&step)?,
-            _ => cuda::step_attention(&step, &offsets.counters)?,
+        let step = self.new_positions(projected, &slot, (&offsets.at, &offsets.rows), positions)?;
+        let (out, parts) = match self.kernels {
+            Kernels::Cpu(_) => {
+                let [out, keys, values] = cpu::step_attention(&step)?;
+                (out, vec![keys, values])
+            }
+            _ => {
+                let Attended { out, buffers } = cuda::step_attention(&step, &offsets.counters)?;
+                (out, buffers)
+            }
         };
         if let Sharing::Shares(number) = self.config.sharing {
-            let (keys, values) = (keys.share()?, values.share()?);
-            positions.share_slot(number, Slot { keys, values, ..slot });
+            let parts = parts.iter().map(Array::share).collect::<Result<_>>()?;
+            positions.share_slot(number, Slot { parts, ..slot });
         }
-        cache.fill(keys, values, 1);
+        cache.fill(parts, 1);
         Ok(out)
     }
 
@@ -331,7 +340,7 @@ impl Attention {
         slot: &'a Slot,
         (at, rows): (&'a Array, &'a Array),
         positions: &Positions,
-    ) -> Step<'a> {
+    ) -> Result<Step<'a>> {
         let AttentionConfig { n_heads, scale, softcap, window, .. } = self.config;
         let norms = match self.qk_norms.heads() {
             (Some(q), Some(k)) => {
@@ -344,13 +353,14 @@ impl Attention {
             _ => None,
         };
         let factors = positions.rope_factors();
-        Step {
+        Ok(Step {
             q: q.heads(),
             k: k.heads(),
             v: v.heads(),
             n_heads,
-            keys: &slot.keys,
-            values: &slot.values,
+            keys: slot.keys()?,
+            values: slot.values()?,
+            packing: slot.packing(),
             at: slot.at,
             on_device: at,
             rows,
@@ -360,7 +370,7 @@ impl Attention {
             scale,
             softcap,
             sinks: self.sinks.as_ref(),
-        }
+        })
     }
 
     /// Queries or keys, `[b, l, n * head_dim]`, normed and rotated by heads: `[b, n, l, head_dim]`.

@@ -77,7 +77,7 @@ impl StepInputs {
             }
         }
         for StepBuffers { slot, arrays } in buffers {
-            inputs.fixed.extend(slot.into_iter().flat_map(|slot| [slot.keys, slot.values]));
+            inputs.fixed.extend(slot.into_iter().flat_map(|slot| slot.parts));
             inputs.fixed.extend(arrays);
         }
         Ok(inputs)

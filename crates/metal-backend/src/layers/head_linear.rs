@@ -30,6 +30,11 @@ impl HeadLinear {
             (Matrix::Quantized(w), Kernels::Mlx | Kernels::Metal) => {
                 by_heads(&x, |x| quantized_matmul(x, w))?
             }
+            // Gathered, a matrix would be read anew for each position.
+            (Matrix::Quantized(w), Kernels::MlxOnCuda | Kernels::Cuda) if b * l > 1 => {
+                let w = dequantize(w, x.dtype())?;
+                by_heads(&x, |x| ops::matmul(x, &ops::swap_axes(&w, -1, -2)?))?
+            }
             _ => {
                 let each = Indices::up_to(heads)?.expand_dims(0)?.broadcast_to(&[b * l, heads])?;
                 self.weight.gather(&x, &each, Order::Any)?
@@ -85,7 +90,7 @@ mod tests {
                 let w = &w_values[(head * 5 + row) * 32..][..32];
                 x.iter().zip(w).map(|(x, w)| x * w).sum()
             };
-            for kernels in [Kernels::Mlx, Kernels::CPU] {
+            for kernels in [Kernels::Mlx, Kernels::CPU, Kernels::MlxOnCuda] {
                 let y = linear(kernels).forward(&x).expect("a product");
                 assert_eq!(y.shape(), [2, 4, heads, output]);
                 for (index, found) in y.to_vec_f32().expect("f32").into_iter().enumerate() {

@@ -189,7 +189,7 @@ impl LatentAttention {
             norm: (&self.latent_norm.weight, self.latent_norm.eps),
             embed_q: self.embed_q.on_cuda(),
             unembed_out: self.unembed_out.on_cuda(),
-            held: &slot.keys,
+            held: slot.keys()?,
             at: slot.at,
             on_device: &offsets.at,
             rows: &offsets.rows,
@@ -198,7 +198,7 @@ impl LatentAttention {
             scale: self.scale,
         };
         let [out, held] = cuda::latent_step(&step)?;
-        cache.fill_latent(held);
+        cache.fill(vec![held], 1);
         Ok(out)
     }
 

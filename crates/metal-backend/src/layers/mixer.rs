@@ -207,7 +207,9 @@ impl Mixer {
     ) -> Result<Option<Slot>> {
         match (self, state) {
             (Mixer::Attention(attention), State::Kv(cache)) => {
-                attention.chunk_slot(dtype, l, positions, cache)
+                let slot = attention.chunk_slot(dtype, l, positions, cache)?;
+                // A later chunk unpacks the earlier ones: as many positions as there are.
+                Ok(slot.filter(|slot| slot.at == 0 || slot.packing().is_none()))
             }
             _ => Ok(None),
         }

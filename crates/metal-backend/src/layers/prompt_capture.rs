@@ -5,7 +5,7 @@ use mlx_ffi::distributed::Group;
 use mlx_ffi::{Array, Error, Recorded, Replay, Result, async_eval, cuda};
 
 use super::{Decoder, Pass};
-use crate::cache::{Caches, RopeFactors, Slot};
+use crate::cache::{Caches, RopeFactors};
 
 /// Positions of each row to which passes are filled up.
 const LENGTHS: [i32; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048];
@@ -136,8 +136,7 @@ impl PromptInputs {
         // Kinds that write at one place share its index, which is moved to one place alone.
         let is_apart = |at: usize| known[..at].iter().all(|of| of.0 != known[at].0);
         let are_apart = (1..known.len()).all(is_apart);
-        let buffers: Vec<Array> =
-            slots.into_iter().flat_map(|Slot { keys, values, .. }| [keys, values]).collect();
+        let buffers: Vec<Array> = slots.into_iter().flat_map(|slot| slot.parts).collect();
         async_eval(&buffers)?;
         Ok(are_apart.then_some(PromptInputs { moving, buffers, kinds }))
     }

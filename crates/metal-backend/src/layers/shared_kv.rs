@@ -25,7 +25,7 @@ impl Attention {
                 let out = self.borrowed_step(&q, &slot, positions)?;
                 return self.o_proj.forward_fused(&out, fusion.only_epilogue());
             }
-            SharedKv::Slot(slot) => seen_in(&slot, self.config.window)?,
+            SharedKv::Slot(slot) => seen_in(&slot, q.of.dtype(), self.config.window)?,
             SharedKv::View(view, k) => (view, k),
         };
         let (q_norm, _) = self.qk_norms.heads();
@@ -45,19 +45,19 @@ impl Attention {
     fn borrowed_step(&self, q: &Columns, slot: &Slot, positions: &Positions) -> Result<Array> {
         let offsets = positions.step_offsets(slot, self.config.n_heads)?;
         // Only queries are looked at.
-        let step = self.new_positions([q; 3], slot, (&offsets.at, &offsets.rows), positions);
+        let step = self.new_positions([q; 3], slot, (&offsets.at, &offsets.rows), positions)?;
         cuda::borrowed_step_attention(&step, &offsets.counters)
     }
 }
 
 /// The view of each row's new position, which was written into `slot`, of `window` positions; and
 /// the new keys.
-fn seen_in(slot: &Slot, window: Option<i32>) -> Result<(View, Array)> {
+fn seen_in(slot: &Slot, dtype: Dtype, window: Option<i32>) -> Result<(View, Array)> {
     let end = slot.at + 1;
     let first = window.map_or(0, |window| (end - window).max(0));
-    let of = |part: &Array, first: i32| ops::slice_axis(part, 2, first, end);
     let starts = slot.starts.iter().map(|start| (start - first).max(0)).collect();
     let visible = Visible::new(starts, 1, end - first, window);
-    let view = View { keys: of(&slot.keys, first)?, values: of(&slot.values, first)?, visible };
-    Ok((view, of(&slot.keys, slot.at)?))
+    let [keys, values] = slot.held(first, dtype)?;
+    let last = ops::slice_axis(&keys, 2, slot.at - first, end - first)?;
+    Ok((View { keys, values, visible }, last))
 }

@@ -21,7 +21,7 @@ use crate::{Array, Dtype, Error, Result, ops};
 /// Shapes or types that do not fit; types other than f32, f16 and bf16; a stream of the GPU.
 pub fn step_attention(step: &Step<'_>) -> Result<[Array; 3]> {
     let [b, n_kv_heads, capacity, d] = step.sizes(1)?;
-    if step.norms_values() {
+    if step.norms_values() || step.packing.is_some() {
         return Err(step.misfit());
     }
     let Step { q, k, v, n_heads, scale, softcap, turn, norms, .. } = *step;

@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use super::constants::{LANES, MOST_SPLITS, WARPS};
 use super::kernel::{Constant, Launch, Source};
 use super::launch::launch;
-use crate::step::{Counters, HeadNorms, Step};
-use crate::{Array, Dtype, Error, Result};
+use crate::step::{Counters, HeadNorms, Packing, Step};
+use crate::{Array, Dtype, Error, QuantMode, Quantization, Result};
 
 /// Blocks that keep a large device busy: two on each multiprocessor, or one where it has many
 /// registers.
@@ -32,38 +32,56 @@ const MOST_WHOLE: i32 = 1024;
 const LONG_SHARE: i32 = 512;
 /// The most parts of a row there.
 const MOST_LONG_SPLITS: i32 = 16;
+/// Keys that a warp multiplies at once on the tensor cores.
+const KEYS_OF_TILE: i32 = 16;
+/// Values of a group of packed keys that the tensor cores take.
+const TILED_GROUP: i32 = 64;
 /// The most heads of all rows.
 const MOST_COUNTED: i32 = 1 << 16;
 
-const STEP: Source = Source {
+/// The text of kernels whose body says in one file how keys and values are held.
+macro_rules! step_source {
+    (name: $name:literal, held: $held:literal, header: [$($header:literal),*], inputs: [$($input:literal),*], written: $written:expr) => {
+        Source {
+            name: $name,
+            inputs: &[
+                c"q", c"k", c"v", c"keys", c"values", c"at", c"rows", c"counters", c"radians",
+                c"q_norm", c"k_norm", c"v_norm", c"sinks", $($input),*
+            ],
+            outputs: &[c"out", c"sums", c"parts"],
+            body: concat!(
+                include_str!("step_begin.cu"),
+                include_str!($held),
+                include_str!("step_attention.cu")
+            ),
+            header: concat!(
+                include_str!("chained.cu"),
+                include_str!("common.cu"),
+                include_str!("tensor.cu"),
+                include_str!("head.cu"),
+                include_str!("step_lanes.cu"),
+                include_str!("step_tiles.cu"),
+                $(include_str!($header)),*
+            ),
+            takes_strides: true,
+            written: $written,
+        }
+    };
+}
+
+const STEP: Source = step_source! {
     name: c"step_attention",
-    inputs: &[
-        c"q",
-        c"k",
-        c"v",
-        c"keys",
-        c"values",
-        c"at",
-        c"rows",
-        c"counters",
-        c"radians",
-        c"q_norm",
-        c"k_norm",
-        c"v_norm",
-        c"sinks",
-    ],
-    outputs: &[c"out", c"sums", c"parts"],
-    body: include_str!("step_attention.cu"),
-    header: concat!(
-        include_str!("chained.cu"),
-        include_str!("common.cu"),
-        include_str!("tensor.cu"),
-        include_str!("head.cu"),
-        include_str!("step_lanes.cu"),
-        include_str!("step_tiles.cu")
-    ),
-    takes_strides: true,
-    written: &[3, 4],
+    held: "step_held.cu",
+    header: [],
+    inputs: [],
+    written: &[3, 4]
+};
+const PACKED_STEP: Source = step_source! {
+    name: c"packed_step_attention",
+    held: "step_packed_held.cu",
+    header: ["step_packed.cu", "step_packed_tiles.cu"],
+    inputs: [c"key_scales", c"key_biases", c"value_scales", c"value_biases"],
+    written: &[3, 4, 13, 14, 15, 16]
 };
 
 /// Returns true when [`step_attention`] has a kernel for heads of so many values, of this type.
@@ -71,18 +89,34 @@ pub fn attends(head_dim: i32, dtype: Dtype) -> bool {
     matches!(head_dim, 32 | 64 | 128 | 256 | 512) && dtype.is_half()
 }
 
+/// Returns true when these kernels also take keys and values that are packed so.
+pub fn attends_packed(head_dim: i32, quantization: Quantization) -> bool {
+    let Quantization { mode, bits, group_size } = quantization;
+    let is_known = mode == QuantMode::Affine && matches!(bits, 4 | 8);
+    is_known && matches!(group_size, 32 | 64) && head_dim % group_size == 0
+}
+
+/// What attention for one position of each row gives.
+#[derive(Debug)]
+pub struct Attended {
+    /// `[b, 1, n_heads · d]`.
+    pub out: Array,
+    /// The buffers with the new position: keys and values, or for packed ones the codes, scales and
+    /// biases of the keys, and then those of the values.
+    pub buffers: Vec<Array>,
+}
+
 /// Values of a head from which on a block has fewer warps, so that what they find fits into its
 /// shared memory.
 const WIDE_FROM: i32 = 512;
 
 /// Norms and rotates, writes key and value at `at` and attends to all from each row's first
-/// position to the new one: `[b, 1, n_heads · d]`, then keys and values with the new position.
-/// These share the buffers of `step.keys` and `step.values`, of which nothing may read that
+/// position to the new one. Its buffers are those of `step`, of which nothing may read that
 /// position before. There are at least `b · n_heads` of `counters`.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
-pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]> {
+pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<Attended> {
     attention(step, counters, false)
 }
 
@@ -93,21 +127,23 @@ pub fn step_attention(step: &Step<'_>, counters: &Counters) -> Result<[Array; 3]
 /// Shapes or types that do not fit; a device without CUDA.
 pub fn borrowed_step_attention(step: &Step<'_>, counters: &Counters) -> Result<Array> {
     let norms = step.norms.map(|norms| HeadNorms { v: None, ..norms });
-    let [out, _, _] = attention(&Step { norms, ..*step }, counters, true)?;
-    Ok(out)
+    Ok(attention(&Step { norms, ..*step }, counters, true)?.out)
 }
 
-fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Array; 3]> {
+fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<Attended> {
     let Step { q, k, v, n_heads, keys, values, on_device, rows, .. } = *step;
     let [b, n_kv_heads, capacity, d] = step.sizes(1)?;
-    let dtype = keys.dtype();
+    let dtype = step.dtype();
     let counted = i64::from(b) * i64::from(n_heads);
     let counters_fit = counters.count() as i64 >= counted && counted <= i64::from(MOST_COUNTED);
-    if !(attends(d, dtype) && counters_fit && are_aligned(step) && sinks_fit(step)) {
+    let quantization = step.packing.map(|packing| packing.quantization);
+    let is_known = attends(d, dtype) && quantization.is_none_or(|of| attends_packed(d, of));
+    if !(is_known && counters_fit && are_aligned(step) && sinks_fit(step)) {
         return Err(step.misfit());
     }
     let shared_by = n_heads / n_kv_heads;
-    let is_tiled = matches!(d, 64 | 128);
+    let group_size = quantization.map_or(TILED_GROUP, |of| of.group_size);
+    let is_tiled = matches!(d, 64 | 128) && group_size == TILED_GROUP;
     // On the tensor cores, as many heads as a block has warps; else as many as leave registers for
     // a second block.
     let most = match d {
@@ -139,8 +175,8 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
     };
     let warps = if d < WIDE_FROM { warps } else { warps.min(WARPS / 2) };
     let constants = [
-        &making(step, d),
-        &scoring(step)[..],
+        &making(step, d)[..],
+        &scoring(step),
         &[
             (c"GROUP", Constant::Int(group)),
             (c"SHARED_BY", Constant::Int(shared_by)),
@@ -150,6 +186,15 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
             (c"V_NORM", Constant::Bool(step.norms_values())),
             (c"BORROWS", Constant::Bool(borrows)),
         ],
+        &quantization.map_or(Vec::new(), |of| {
+            // More than a warp has at a time would leave others without any.
+            let tiles = if capacity / splits > WARPS * KEYS_OF_TILE { 2 } else { 1 };
+            vec![
+                (c"BITS", Constant::Int(of.bits)),
+                (c"SIZE", Constant::Int(of.group_size)),
+                (c"TILES", Constant::Int(tiles)),
+            ]
+        }),
     ]
     .concat();
     let whole = [b, 1, n_heads * d];
@@ -163,7 +208,7 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
     let grid = [threads * splits, n_heads / group, b];
     let all = Launch { grid, block: [threads, 1, 1], constants: &constants, outputs: &outputs };
     let [radians, q_norm, k_norm] = made_with(step);
-    let inputs = [
+    let mut inputs = vec![
         q.array,
         k.array,
         v.array,
@@ -175,13 +220,26 @@ fn attention(step: &Step<'_>, counters: &Counters, borrows: bool) -> Result<[Arr
         radians,
         q_norm,
         k_norm,
-        step.norms.and_then(|norms| norms.v).unwrap_or(keys),
-        step.sinks.unwrap_or(keys),
+        step.norms.and_then(|norms| norms.v).unwrap_or(q.array),
+        step.sinks.unwrap_or(q.array),
     ];
-    let found = launch(&STEP, &inputs, &all)?;
-    let [out, _, _, keys, values] = <[Array; 5]>::try_from(found)
-        .map_err(|found| Error::new(format!("{} results of a step of attention", found.len())))?;
-    Ok([out, keys, values])
+    inputs.extend(step.packing.iter().flat_map(Packing::arrays));
+    let source = if step.packing.is_some() { &PACKED_STEP } else { &STEP };
+    let mut found = launch(source, &inputs, &all)?.into_iter();
+    let (Some(out), Some(_), Some(_)) = (found.next(), found.next(), found.next()) else {
+        return Err(Error::new("a step of attention lost a result"));
+    };
+    let buffers: Vec<Array> = found.collect();
+    Ok(Attended { out, buffers: by_parts(buffers, step.packing.is_some()) })
+}
+
+/// The buffers as caches hold them: what belongs to keys stands before what belongs to values.
+fn by_parts(mut buffers: Vec<Array>, are_packed: bool) -> Vec<Array> {
+    if are_packed && buffers.len() > 1 {
+        let values = buffers.remove(1);
+        buffers.insert(3.min(buffers.len()), values);
+    }
+    buffers
 }
 
 /// Warps of each of so many blocks. A block begins by norming and rotating heads and ends by adding
@@ -204,7 +262,7 @@ pub(super) fn are_aligned(step: &Step<'_>) -> bool {
 
 /// Returns true when there are no sinks, or one for each head, of the keys' type.
 pub(super) fn sinks_fit(step: &Step<'_>) -> bool {
-    let fit = |sinks: &Array| sinks.shape() == [step.n_heads] && sinks.dtype() == step.keys.dtype();
+    let fit = |sinks: &Array| sinks.shape() == [step.n_heads] && sinks.dtype() == step.dtype();
     step.sinks.is_none_or(fit)
 }
 
@@ -213,7 +271,7 @@ pub(super) fn making(step: &Step<'_>, d: i32) -> [(&'static CStr, Constant); 10]
     let Step { q, k, v, turn, norms, .. } = *step;
     let dims = turn.map_or(0, |turn| 2 * turn.radians.size() as i32);
     [
-        (c"T", Constant::Type(step.keys.dtype())),
+        (c"T", Constant::Type(step.dtype())),
         (c"D", Constant::Int(d)),
         (c"NORM", Constant::Bool(norms.is_some())),
         (c"EPS", Constant::Float(norms.map_or(0.0, |norms| norms.eps))),

@@ -1,40 +1,6 @@
-// One new position of each row: its queries and its key are normed and rotated, key and value are
-// written behind those of the row's earlier positions, and the queries attend to all of them. GROUP
-// query heads that share a key head are computed together, so that keys are read once; a warp looks at
-// several keys at a time, on the tensor cores where TILED, and keeps its own softmax. The last block of a row's
-// splits brings them together, a warp for each head: GROUP is at most BLOCK_WARPS where there are several splits. A row has fewer of them
-// where each would take less than LEAST_SHARE keys.
-// Where it BORROWS, key and value of the new position are another layer's, which wrote them before.
-// at: where the position is written. rows: for each row its first position, and what makes its index a
-// position. counters: a zero for each row and group, afterwards too. Inputs that are not there are keys.
+// Behind `step_held.cu` or `step_packed_held.cu`, which tell how keys and values are held and the new ones written.
 
-const int warp = threadIdx.x / 32;
-const int split = blockIdx.x;
-const int head = blockIdx.y * GROUP;
-const int kv_head = head / SHARED_BY;
-const int row = blockIdx.z;
-const int heads = gridDim.y * GROUP;
-
-let_next_begin();
-// Whatever the arrays hold, nothing outside of the buffers is read or written.
-const int index_of_new = min(max(at[0], 0), keys_shape[2] - 1);
-const int n = index_of_new + 1;
-const int start = max(min(max(rows[2 * row], 0), n), WINDOW > 0 ? n - WINDOW : 0);
-const float position = static_cast<float>(index_of_new + rows[2 * row + 1]) * __int_as_float(SPEED);
-const int most_splits = gridDim.x;
-const int splits = max(1, min(most_splits, (n - start + LEAST_SHARE - 1) / LEAST_SHARE));
-if (split >= splits) {
-  return;
-}
-const int share = (n - start + splits - 1) / splits;
-const int first = start + split * share;
-const int end = min(n, first + share);
-T* const own_keys = const_cast<T*>(keys) + row * keys_strides[0] + kv_head * keys_strides[1];
-T* const own_values = const_cast<T*>(values) + row * values_strides[0] + kv_head * values_strides[1];
 const T* const new_value = v + row * v_strides[0] + V_AT + kv_head * D;
-
-const HeldKeys<T> held{own_keys, own_values, keys_strides[2], values_strides[2], end};
-using Part = typename Either<TILED, ByTiles<T, TILED ? D : 64, TILED ? GROUP : 1>, ByLanes<T, D, GROUP>>::Type;
 Part part;
 const int own_first = first + warp * Part::AT_ONCE;
 // The queries, then the key, and the value where it is normed: a warp makes some of them, one after the other. What is loaded first arrives
@@ -95,7 +61,7 @@ for (int i = 0; i < ROUNDS; i++) {
   }
 }
 const bool is_writer = !BORROWS && head % SHARED_BY == 0 && split == splits - 1;
-const bool writes_value = is_writer && !V_NORM && warp == GROUP % BLOCK_WARPS;
+const bool writes_value = takes_value(is_writer);
 OfLane<T, D> value_of_new;
 if (writes_value) {
   value_of_new.load(new_value);
@@ -110,7 +76,7 @@ for (int i = 0; i < ROUNDS; i++) {
       auto write = [&](int at, T value) {
         made[GROUP + 1][at] = value;
         if (is_writer) {
-          own_values[index_of_new * values_strides[2] + at] = value;
+          put_value(at, value);
         }
       };
       make_head<T, D, 0, true>(own[i], by[i], __int_as_float(EPS), plain[warp], sines, cosines, write);
@@ -124,7 +90,7 @@ for (int i = 0; i < ROUNDS; i++) {
   auto write = [&](int at, T value) {
     made[made_at][at] = value;
     if (is_key && is_writer) {
-      own_keys[index_of_new * keys_strides[2] + at] = value;
+      put_key(at, value);
     }
   };
   make_head<T, D, DIMS, NORM>(own[i], by[i], __int_as_float(EPS), plain[warp], sines, cosines, write);
@@ -132,18 +98,19 @@ for (int i = 0; i < ROUNDS; i++) {
 if (writes_value) {
   #pragma unroll
   for (int i = 0; i < D / 32; i++) {
-    own_values[index_of_new * values_strides[2] + threadIdx.x % 32 + i * 32] = value_of_new.all[i];
+    put_value(threadIdx.x % 32 + i * 32, value_of_new.all[i]);
   }
 }
 __syncthreads();
 
+const auto fresh = settle(made[GROUP], V_NORM ? made[GROUP + 1] : new_value, is_writer);
 part.begin(made);
 const Scoring scoring{__int_as_float(SCALE), __int_as_float(SOFTCAP)};
 constexpr int STRIDE = BLOCK_WARPS * Part::AT_ONCE;
 for (int base = own_first; base < end; base += STRIDE) {
   if (!BORROWS) {
     // The new position may not have been written when it was loaded.
-    part.replace(base, end, index_of_new, made[GROUP], V_NORM ? made[GROUP + 1] : new_value);
+    part.replace(base, end, index_of_new, fresh);
   }
   part.attend(held, base, base + STRIDE, scoring);
 }

@@ -4,11 +4,39 @@
 // Keys and values of a row and a head.
 template <typename T>
 struct HeldKeys {
-  const T* keys;
-  const T* values;
+  T* keys;
+  T* values;
   int64_t key_stride;
   int64_t value_stride;
   int end;
+
+  // Some values of a key or a value, read at once.
+  template <int WIDTH>
+  struct Piece {
+    static constexpr int PACK = 16 / sizeof(T);
+    struct alignas(16) Pack {
+      T values[PACK];
+    };
+    Pack packs[WIDTH / PACK];
+
+    __device__ __forceinline__ void load(const T* from) {
+      #pragma unroll
+      for (int i = 0; i < WIDTH / PACK; i++) {
+        packs[i] = reinterpret_cast<const Pack*>(from)[i];
+      }
+    }
+    __device__ __forceinline__ float value(int i) const {
+      return static_cast<float>(packs[i / PACK].values[i % PACK]);
+    }
+  };
+  template <int WIDTH>
+  __device__ __forceinline__ void load_key(int64_t key, int at, Piece<WIDTH>& to) const {
+    to.load(keys + key * key_stride + at);
+  }
+  template <int WIDTH>
+  __device__ __forceinline__ void load_value(int64_t key, int at, Piece<WIDTH>& to) const {
+    to.load(values + key * value_stride + at);
+  }
 };
 // How scores are made of products.
 struct Scoring {
@@ -25,53 +53,41 @@ struct Scoring {
   }
 };
 
-template <typename T, int D, int GROUP>
+template <typename Held, typename T, int D, int GROUP>
 struct ByLanes {
   static constexpr int WIDTH = D < 128 || D > 256 ? 16 : 8;
   static constexpr int SHARING = D / WIDTH;
   static constexpr int KEYS = 32 / SHARING;
   static constexpr int TIMES = D < 128 ? 2 : 4;
   static constexpr int AT_ONCE = KEYS * TIMES;
-  static constexpr int PACK = 16 / sizeof(T);
-  static constexpr int PACKS = WIDTH / PACK;
-  struct alignas(16) Pack {
-    T values[PACK];
-  };
+  using Piece = typename Held::template Piece<WIDTH>;
 
   const int lane = threadIdx.x % SHARING;
   const int place = threadIdx.x % 32 / SHARING;
-  Pack key_packs[TIMES][PACKS];
-  Pack value_packs[TIMES][PACKS];
+  Piece keys[TIMES];
+  Piece values[TIMES];
   float query[GROUP][WIDTH];
   float sum[GROUP][WIDTH];
   float largest[GROUP];
   float total[GROUP];
 
-  __device__ __forceinline__ void load(const HeldKeys<T>& of, int base) {
+  __device__ __forceinline__ void load(const Held& of, int base) {
     #pragma unroll
     for (int a = 0; a < TIMES; a++) {
       // What is not seen repeats the last key, and then counts for nothing.
       const int64_t key = min(base + a * KEYS + place, of.end - 1);
-      #pragma unroll
-      for (int p = 0; p < PACKS; p++) {
-        const int64_t offset = lane * WIDTH / PACK + p;
-        key_packs[a][p] = reinterpret_cast<const Pack*>(of.keys + key * of.key_stride)[offset];
-        value_packs[a][p] = reinterpret_cast<const Pack*>(of.values + key * of.value_stride)[offset];
-      }
+      of.load_key(key, lane * WIDTH, keys[a]);
+      of.load_value(key, lane * WIDTH, values[a]);
     }
   }
 
-  // Takes the key and the value of a position from elsewhere.
-  __device__ __forceinline__ void replace(int base, int end, int index, const T* key, const T* value) {
+  // Takes the key and the value of a position from elsewhere, where they are the first ones.
+  __device__ __forceinline__ void replace(int base, int end, int index, const Held& fresh) {
     #pragma unroll
     for (int a = 0; a < TIMES; a++) {
       if (min(base + a * KEYS + place, end - 1) == index) {
-        #pragma unroll
-        for (int p = 0; p < PACKS; p++) {
-          const int offset = lane * WIDTH / PACK + p;
-          key_packs[a][p] = reinterpret_cast<const Pack*>(key)[offset];
-          value_packs[a][p] = reinterpret_cast<const Pack*>(value)[offset];
-        }
+        fresh.load_key(0, lane * WIDTH, keys[a]);
+        fresh.load_value(0, lane * WIDTH, values[a]);
       }
     }
   }
@@ -90,7 +106,7 @@ struct ByLanes {
   }
 
   // Takes what was loaded into account, and loads what is at `next`.
-  __device__ __forceinline__ void attend(const HeldKeys<T>& of, int base, int next, const Scoring& scoring) {
+  __device__ __forceinline__ void attend(const Held& of, int base, int next, const Scoring& scoring) {
     #pragma unroll
     for (int a = 0; a < TIMES; a++) {
       const bool is_seen = base + a * KEYS + place < of.end;
@@ -99,7 +115,7 @@ struct ByLanes {
         float dot = 0;
         #pragma unroll
         for (int i = 0; i < WIDTH; i++) {
-          dot += query[g][i] * static_cast<float>(key_packs[a][i / PACK].values[i % PACK]);
+          dot += query[g][i] * keys[a].value(i);
         }
         #pragma unroll
         for (int offset = SHARING / 2; offset > 0; offset /= 2) {
@@ -113,8 +129,7 @@ struct ByLanes {
         total[g] = total[g] * factor + weight;
         #pragma unroll
         for (int i = 0; i < WIDTH; i++) {
-          const float value = static_cast<float>(value_packs[a][i / PACK].values[i % PACK]);
-          sum[g][i] = sum[g][i] * factor + weight * value;
+          sum[g][i] = sum[g][i] * factor + weight * values[a].value(i);
         }
       }
     }

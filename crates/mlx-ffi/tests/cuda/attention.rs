@@ -1,7 +1,11 @@
 //! Our kernels of attention for CUDA against MLX's operations in f32.
 
-use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
-use mlx_ffi::{Array, Dtype, Result, cuda, eval_all, fast, ops};
+use mlx_ffi::cuda::Attended;
+use mlx_ffi::step::{Counters, HeadNorms, Heads, Packing, Step, Turn};
+use mlx_ffi::{
+    Array, Dtype, QuantMode, Quantization, Quantized, Result, cuda, dequantize, eval_all, fast,
+    ops, quantize,
+};
 
 use super::arrays::{assert_near, cast, values, wide};
 use super::on_cuda::{is_emulated, some, use_cuda};
@@ -17,10 +21,18 @@ struct Way {
     normed_values: bool,
     softcap: Option<f32>,
     window: Option<i32>,
+    /// How keys and values are packed.
+    packing: Option<Quantization>,
 }
 
-const PLAIN: Way =
-    Way { turned: 1, norms: false, normed_values: false, softcap: None, window: None };
+const PLAIN: Way = Way {
+    turned: 1,
+    norms: false,
+    normed_values: false,
+    softcap: None,
+    window: None,
+    packing: None,
+};
 const NORMED: Way = Way { norms: true, ..PLAIN };
 const CAPPED: Way = Way { turned: 2, softcap: Some(20.0), window: Some(100), ..PLAIN };
 const UNTURNED: Way = Way { turned: 0, ..PLAIN };
@@ -86,6 +98,45 @@ fn steps(heads: &[[i32; 2]], d: i32) -> Result<()> {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn packed_steps_with_heads_of_64_are_those_of_mlx() {
+    packed_steps([14, 2, 64]).expect("steps");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn packed_steps_with_heads_of_128_are_those_of_mlx() {
+    packed_steps([16, 4, 128]).expect("steps");
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn packed_steps_with_heads_of_other_sizes_are_those_of_mlx() {
+    for sizes in some(&[[8, 4, 256], [4, 4, 32], [6, 2, 512]], 2) {
+        packed_steps(*sizes).expect("steps");
+    }
+}
+
+/// Steps over packed keys and values of so many heads, key heads and values of a head.
+fn packed_steps(sizes: [i32; 3]) -> Result<()> {
+    use_cuda();
+    let of = |bits, group_size| Quantization { mode: QuantMode::Affine, bits, group_size };
+    let groups = if sizes[2] < 64 { &[32][..] } else { &[64, 32] };
+    for (bits, group_size) in groups.iter().flat_map(|size| [(8, *size), (4, *size)]) {
+        let packed = |way: Way| Way { packing: Some(of(bits, group_size)), ..way };
+        let ways = [NORMED, CAPPED, NORMED_VALUES].map(packed);
+        for (b, at) in some(&[(1, 700), (3, 130), (1, 63), (8, 511), (2, 4000)], 2) {
+            attention([*b, 1, *at], sizes, Dtype::Bf16, &ways)?;
+        }
+        for (b, at) in some(&[(32, 600), (40, 1300), (60, 9000)], 0) {
+            attention([*b, 1, *at], sizes, Dtype::Bf16, &ways[2..])?;
+        }
+        attention([1, 1, 140], sizes, Dtype::F16, &[packed(CAPPED)])?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
 fn chunks_with_heads_of_32_are_those_of_mlx() {
     chunks([4, 4, 32]).expect("chunks");
 }
@@ -108,6 +159,21 @@ fn chunks_with_heads_of_256_are_those_of_mlx() {
     chunks([8, 4, 256]).expect("chunks");
 }
 
+#[test]
+#[ignore = "needs an NVIDIA GPU: cargo xtask gpu-tests"]
+fn packed_chunks_are_those_of_mlx() {
+    use_cuda();
+    let of = |bits, group_size| Quantization { mode: QuantMode::Affine, bits, group_size };
+    let all = [([9, 3, 64], of(8, 64)), ([16, 8, 128], of(4, 64)), ([4, 4, 32], of(8, 32))];
+    for (sizes, by) in some(&all, 3) {
+        let packed = |way: Way| Way { packing: Some(*by), ..way };
+        for way in some(&[[1, 17, 130], [3, 64, 0], [2, 65, 63], [1, 600, 0], [2, 200, 2000]], 2) {
+            let ways = [NORMED, CAPPED].map(packed);
+            attention(*way, *sizes, Dtype::Bf16, &ways).expect("chunks");
+        }
+    }
+}
+
 fn chunks(sizes: [i32; 3]) -> Result<()> {
     use_cuda();
     let all = [[1, 2, 0], [1, 17, 130], [3, 64, 0], [2, 65, 63], [1, 600, 0], [2, 200, 2000]];
@@ -123,9 +189,37 @@ struct Found {
     way: Way,
     angles: Array,
     out: Array,
-    keys: Array,
-    values: Array,
+    /// Keys, then values, as they are held.
+    held: [Vec<Array>; 2],
     borrowed: Option<Array>,
+}
+
+/// Keys or values as they are held: codes, scales and biases where they are packed.
+fn packed(held: &Array, by: Option<Quantization>) -> Result<Vec<Array>> {
+    let Some(by) = by else { return Ok(vec![held.share()?]) };
+    let Quantized { weight, scales, biases, .. } = quantize(held, by)?;
+    Ok([weight, scales].into_iter().chain(biases).collect())
+}
+
+/// [`packed`] undone.
+fn unpacked(held: &[Array], by: Option<Quantization>, dtype: Dtype) -> Result<Array> {
+    let (Some(quantization), [weight, scales, biases]) = (by, held) else {
+        return Ok(wide(&held[0]));
+    };
+    let [weight, scales, biases] = [weight.share()?, wide(scales), wide(biases)];
+    assert_eq!(held[1].dtype(), dtype);
+    dequantize(&Quantized { weight, scales, biases: Some(biases), quantization }, Dtype::F32)
+}
+
+/// What belongs to codes.
+fn packing(held: &[Vec<Array>; 2], by: Option<Quantization>) -> Option<Packing<'_>> {
+    let [keys, values] = [&held[0], &held[1]].map(|held| [held.get(1), held.get(2)]);
+    match (by, keys, values) {
+        (Some(quantization), [Some(a), Some(b)], [Some(c), Some(d)]) => {
+            Some(Packing { quantization, keys: [a, b], values: [c, d] })
+        }
+        _ => None,
+    }
 }
 
 /// A step where there is one new position of each row, a chunk where there are several.
@@ -149,6 +243,8 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
     // ways at once.
     eval_all([&qkv, &keys, &values_])?;
     let find = |way: Way| -> Result<Found> {
+        let held = [packed(&keys, way.packing)?, packed(&values_, way.packing)?];
+        eval_all(held.iter().flatten())?;
         let dims = if way.turned > 0 { d / way.turned } else { 0 };
         let radians: Vec<f32> =
             (0..dims / 2).map(|pair| 1e4_f32.powf(-2.0 * pair as f32 / dims as f32)).collect();
@@ -174,8 +270,9 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
             k: heads(q_dim),
             v: heads(q_dim + kv_dim),
             n_heads,
-            keys: &keys,
-            values: &values_,
+            keys: &held[0][0],
+            values: &held[1][0],
+            packing: packing(&held, way.packing),
             at,
             on_device: &on_device,
             rows: &rows,
@@ -186,27 +283,35 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
             softcap: way.softcap,
             sinks: way.norms.then_some(&sinks),
         };
-        let [out, keys, values] = match l {
+        let Attended { out, mut buffers } = match l {
             1 => cuda::step_attention(&step, &counters)?,
             _ => cuda::chunk_attention(&step)?,
         };
+        let values = buffers.split_off(buffers.len() / 2);
+        let held = [buffers, values];
         let borrowed = match l == 1 && way.norms {
             // What another layer wrote is seen as one's own.
             true => Some(cuda::borrowed_step_attention(
-                &Step { keys: &keys, values: &values, ..step },
+                &Step {
+                    keys: &held[0][0],
+                    values: &held[1][0],
+                    packing: packing(&held, way.packing),
+                    ..step
+                },
                 &counters,
             )?),
             false => None,
         };
-        Ok(Found { way, angles, out, keys, values, borrowed })
+        Ok(Found { way, angles, out, held, borrowed })
     };
     let found: Vec<Found> = ways.iter().map(|way| find(*way)).collect::<Result<_>>()?;
-    for Found { way, angles, out, keys: new_keys, values: new_values, borrowed } in found {
+    for Found { way, angles, out, held, borrowed } in found {
         let what =
             |of: &str| format!("{of}: {b} rows, {l} after {at} keys, {sizes:?} {dtype:?} {way:?}");
         let dims = angles.shape()[2];
         // What is written in place may be read once it was evaluated.
-        eval_all([&out, &new_keys, &new_values])?;
+        eval_all(held.iter().flatten().chain([&out]))?;
+        let [new_keys, new_values] = &held;
         eval_all(&borrowed)?;
         // By MLX's operations in f32, which round where norms do: a score adds up what that does to
         // all values of a head.
@@ -241,14 +346,37 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
         let v = part(q_dim + kv_dim, n_kv_heads)?;
         let v = if way.normed_values { normed(&v, &v_norm)? } else { v };
         let whole = |held: &Array, new: &Array| -> Result<Array> {
-            let before = wide(&ops::slice_axis(held, 2, 0, at)?);
+            let held = unpacked(&packed(held, way.packing)?, way.packing, dtype)?;
+            let before = ops::slice_axis(&held, 2, 0, at)?;
             ops::concatenate(&[&before, &wide(&cast(new, dtype))], 2)
         };
         let (all_keys, all_values) = (whole(&keys, &k)?, whole(&values_, &v)?);
-        let until = |held: &Array| ops::slice_axis(held, 2, 0, end);
-        assert_held(&until(&new_keys)?, &all_keys, 1e-2, &what("keys"))?;
-        let bound = if way.normed_values { 1e-2 } else { 1e-6 };
-        assert_held(&until(&new_values)?, &all_values, bound, &what("values"))?;
+        let until =
+            |held: &[Array]| ops::slice_axis(&unpacked(held, way.packing, dtype)?, 2, 0, end);
+        // What a code counts for: groups reach from -largest to largest at most. Zero has a code, so
+        // that the end of a group may be off by one.
+        let of_code = way.packing.map_or(0.0, |of| 2.0 / ((1 << of.bits) - 1) as f32);
+        assert_held(&until(new_keys)?, &all_keys, 1e-2 + of_code, &what("keys"))?;
+        let (expected, bound) = match way.packing {
+            // New values are packed as they came, just as MLX packs them, but for ties.
+            Some(_) if !way.normed_values => {
+                let new = unpacked(&packed(&cast(&v, dtype), way.packing)?, way.packing, dtype)?;
+                let found = ops::slice_axis(&until(new_values)?, 2, at, end)?;
+                let off = ops::contiguous(&ops::subtract(&found, &new)?)?.to_vec_f32()?;
+                let off = off.iter().map(|off| off.abs()).sum::<f32>() / off.len() as f32;
+                assert!(off < of_code / 12.0, "{}: off by {off} in the mean", what("values"));
+                let held = ops::slice_axis(&all_values, 2, 0, at)?;
+                (ops::concatenate(&[&held, &new], 2)?, 1e-2 + of_code)
+            }
+            _ if way.normed_values => (all_values.share()?, 1e-2 + of_code),
+            _ => (all_values.share()?, 1e-6),
+        };
+        assert_held(&until(new_values)?, &expected, bound, &what("values"))?;
+        // New positions are seen as they are held, but for those of a first chunk.
+        let (all_keys, all_values) = match way.packing {
+            Some(_) if l == 1 || at > 0 => (until(new_keys)?, until(new_values)?),
+            _ => (all_keys, all_values),
+        };
         let shared_by = n_heads / n_kv_heads;
         let grouped = ops::reshape(&cast(&q, dtype), &[b, n_kv_heads, shared_by, l, d])?;
         let by_heads = |x: &Array| ops::expand_dims(x, 2);

@@ -1,7 +1,10 @@
 //! Operations that are sent to a CUDA device past MLX, against those that MLX evaluates.
 
+use mlx_ffi::cuda::Attended;
 use mlx_ffi::step::{Heads, Step};
-use mlx_ffi::{Array, Dispatch, Dispatcher, Dtype, Recorded, Replay, Result, cuda, eval_all, ops};
+use mlx_ffi::{
+    Array, Dispatch, Dispatcher, Dtype, Error, Recorded, Replay, Result, cuda, eval_all, ops,
+};
 
 use super::arrays::{assert_near, cast, values, wide};
 use super::on_cuda::use_cuda;
@@ -42,6 +45,7 @@ impl Layer {
             n_heads: HEADS,
             keys: &held[0],
             values: &held[1],
+            packing: None,
             at,
             on_device,
             rows,
@@ -52,7 +56,10 @@ impl Layer {
             softcap: None,
             sinks: None,
         };
-        let [out, keys, values] = cuda::chunk_attention(&step)?;
+        let Attended { out, buffers } = cuda::chunk_attention(&step)?;
+        let Ok([keys, values]) = <[Array; 2]>::try_from(buffers) else {
+            return Err(Error::new("a chunk of attention without keys and values"));
+        };
         let h = cuda::residual(x, &cuda::dense(&out, w_out)?, None, None, 0.0, None, None)?.0;
         Ok([h, keys, values])
     }

@@ -1,6 +1,6 @@
 //! Arguments that nobody should give to our kernels for CUDA: they stay inside their buffers.
 
-use mlx_ffi::cuda::{Place, Places};
+use mlx_ffi::cuda::{Attended, Place, Places};
 use mlx_ffi::step::{Counters, Heads, Step};
 use mlx_ffi::{Array, Dtype, Result, cuda, eval_all, ops, random};
 
@@ -65,6 +65,7 @@ fn hostile_attention(l: i32) -> Result<()> {
             n_heads: 1,
             keys: &keys,
             values: &values,
+            packing: None,
             at: 3,
             on_device: &on_device,
             rows: &rows,
@@ -75,10 +76,11 @@ fn hostile_attention(l: i32) -> Result<()> {
             softcap: None,
             sinks: None,
         };
-        let made = match l {
+        let Attended { out, buffers } = match l {
             1 => cuda::step_attention(&step, &counters)?,
             _ => cuda::chunk_attention(&step)?,
         };
+        let made: Vec<Array> = [out].into_iter().chain(buffers).collect();
         if fails {
             let error = made[0].eval().expect_err("queries with gaps").to_string();
             assert!(error.contains("has gaps"), "{error}");

@@ -1,8 +1,8 @@
 //! Our kernels for CUDA against MLX's operations in f32.
 
-use mlx_ffi::cuda::{self, Around, Weights};
+use mlx_ffi::cuda::{self, Around, Attended, Weights};
 use mlx_ffi::step::{Counters, HeadNorms, Heads, Step, Turn};
-use mlx_ffi::{Activation, Array, Dtype, Recorded, Replay, Result, eval_all, fast, ops};
+use mlx_ffi::{Activation, Array, Dtype, Error, Recorded, Replay, Result, eval_all, fast, ops};
 
 use super::arrays::{assert_near, cast, values, wide};
 use super::matrix::Matrix;
@@ -122,6 +122,7 @@ fn repeated(b: i32) -> Result<()> {
             n_heads: heads,
             keys: &held.keys,
             values: &held.values,
+            packing: None,
             at: index,
             on_device: &held.at,
             rows: &rows,
@@ -132,7 +133,10 @@ fn repeated(b: i32) -> Result<()> {
             softcap: None,
             sinks: None,
         };
-        let [out, keys, values] = cuda::step_attention(&step, &counters)?;
+        let Attended { out, buffers } = cuda::step_attention(&step, &counters)?;
+        let Ok([keys, values]) = <[Array; 2]>::try_from(buffers) else {
+            return Err(Error::new("a step of attention without keys and values"));
+        };
         let added = match b {
             2..=cuda::MOST_DENSE_ROWS => cuda::several_rows_in_parts(&out, w_out.weights())?,
             _ => product(&out, &w_out)?,
