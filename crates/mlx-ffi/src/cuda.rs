@@ -16,6 +16,7 @@ mod draw;
 #[cfg(test)]
 mod emulated;
 mod expert_matrices;
+mod expert_stream;
 mod experts;
 mod kernel;
 mod latent;

@@ -5,14 +5,17 @@ use std::ffi::CStr;
 
 use super::constants::{AFFINE, MOST_CHOICES, SAME, SEPARATE, SORTING, THREADS, WARPS};
 use super::expert_matrices::{ExpertMatrices, ExpertNetwork, Form};
+use super::expert_stream::{EXPERT_STREAM, Stream, streamed_rows};
 use super::kernel::{Constant, Launch, Source};
-use super::launch::{first, launch, nothing, numbers, scalar};
+use super::launch::{Sizes, first, launch, launch_with, nothing, numbers, scalar};
 use super::routing::{Router, choosing, route, takes_route};
 use crate::{Array, Dtype, Error, Indices, Result};
 
-/// Up to so many rows each reads the matrices of its experts by itself: 0.20 ms against 0.23 for 8
-/// rows of 8 of 128 experts in bf16, 0.37 against 0.37 for 16; 0.17 against 0.25 in 4 bits (H100,
-/// 2048 to 768 and back).
+/// Up to so many rows each reads the matrices of its experts by itself where tiles are streamed: 8
+/// rows of 8 of 128 experts made 7,345 tokens/s so, and 8,877 streamed (H200, 8 layers, 4 bits).
+const FEW_BESIDE_STREAMS: i32 = 4;
+/// Up to so many elsewhere: 0.20 ms against 0.23 for 8 rows of 8 of 128 experts in bf16, 0.37
+/// against 0.37 for 16; 0.17 against 0.25 in 4 bits (H100, 2048 to 768 and back).
 const FEW: i32 = 8;
 /// Up to so many with affine codes.
 const FEW_AFFINE: i32 = 16;
@@ -175,13 +178,31 @@ pub fn takes_experts(x: &Array, network: &ExpertNetwork<'_>, choices: i32, has_n
     let sizes_fit = x.shape().last() == Some(&into.columns)
         && (1..=MOST_CHOICES.min(into.experts)).contains(&choices)
         && (1..=MOST_CHOSEN).contains(&chosen);
-    sizes_fit && (!has_norm || are_few(x, forms, choices))
+    sizes_fit && (!has_norm || are_few(x, network, forms, choices))
 }
 
 /// Returns true when rows are computed by themselves.
-fn are_few(x: &Array, [into, down]: [Form; 2], choices: i32) -> bool {
-    let few = if into.kind == AFFINE { FEW_AFFINE } else { FEW };
+fn are_few(x: &Array, network: &ExpertNetwork<'_>, forms: [Form; 2], choices: i32) -> bool {
+    let [into, down] = forms;
+    let few = match streams(network, forms, 1) {
+        Some(_) => FEW_BESIDE_STREAMS,
+        None if into.kind == AFFINE => FEW_AFFINE,
+        None => FEW,
+    };
     x.rows() <= few && into.held(1) <= MOST_HELD && down.held(choices) <= MOST_HELD
+}
+
+/// The rows of tiles of so many choices, and how products in and out are cut, where tiles have few
+/// rows.
+fn streams(
+    network: &ExpertNetwork<'_>,
+    [into, down]: [Form; 2],
+    count: i32,
+) -> Option<(i32, [Stream; 2])> {
+    let rows = streamed_rows(count, into.experts)?;
+    let (pairs, sizes) = (network.layout() != SAME, Sizes::of_device());
+    let stream_in = Stream::of(into, pairs, rows, sizes)?;
+    Some((rows, [stream_in, Stream::of(down, false, rows, sizes)?]))
 }
 
 /// `Σ weight · down(gate(x) · up(x))` over the experts that each row of `x`, `[…, in]`, has chosen:
@@ -210,11 +231,23 @@ pub fn experts(
         return Err(misfit());
     }
     let work = Work { x, network, forms, t, choices };
-    if are_few(x, forms, choices) {
+    if are_few(x, network, forms, choices) {
         let (inner, made) = work.rows_in(chosen, norm)?;
         return work.rows_out(&inner, &made, onto);
     }
     work.grouped(&chosen.made()?, onto)
+}
+
+/// Choices in the order of their experts.
+struct Tiles {
+    order: Array,
+    /// Expert, first place and number of choices of each, `[most, 4]`.
+    tiles: Array,
+    /// The most choices of a tile.
+    rows: i32,
+    most: i32,
+    /// How products in and out are cut, where tiles have few rows.
+    streams: Option<[Stream; 2]>,
 }
 
 /// The operands and sizes of a call.
@@ -308,52 +341,87 @@ impl Work<'_> {
     }
 
     fn grouped(&self, [indices, weights]: &[Array; 2], onto: Option<&Array>) -> Result<Array> {
-        let Work { x, network, t, choices, forms: [into, down], .. } = *self;
-        let (dtype, count) = (x.dtype(), t * choices);
+        let Work { x, network, .. } = *self;
+        let tiles = self.tiles(indices)?;
+        let inner = self.product(x, &tiles, network.pair(), true)?;
+        let y = self.product(&inner, &tiles, [&network.down; 2], false)?;
+        self.combined(&y, weights, onto)
+    }
+
+    /// The choices in the order of their experts, in tiles.
+    fn tiles(&self, indices: &Array) -> Result<Tiles> {
+        let Work { network, t, choices, forms, .. } = *self;
+        let (experts, count) = (forms[0].experts, t * choices);
+        let streams = streams(network, forms, count);
         // About twice an expert's share, so that most have one tile: 0.60 ms for 512 rows of 8 of
         // 128 experts in tiles of 64, 0.65 in those of 32 (H100, 2048 to 768 and back).
-        let tile_rows = match count / into.experts {
-            48.. => 128,
-            16.. => 64,
-            6.. => 32,
-            _ => 16,
+        let rows = match (streams, count / experts) {
+            (Some((rows, _)), _) => rows,
+            (None, 48..) => 128,
+            (None, 16..) => 64,
+            (None, 6..) => 32,
+            (None, _) => 16,
         };
-        let most_tiles = (count + tile_rows - 1) / tile_rows + count.min(into.experts);
-        let tile = (c"TILE_ROWS", Constant::Int(tile_rows));
-        let constants = [(c"EXPERTS", Constant::Int(into.experts)), tile];
-        let outputs: [(&[i32], Dtype); 2] =
-            [(&[count], Dtype::I32), (&[most_tiles, 4], Dtype::I32)];
+        let most = (count + rows - 1) / rows + count.min(experts);
+        let constants = [(c"EXPERTS", Constant::Int(experts)), (c"TILE_ROWS", Constant::Int(rows))];
+        let outputs: [(&[i32], Dtype); 2] = [(&[count], Dtype::I32), (&[most, 4], Dtype::I32)];
         let (grid, block) = ([SORTING, 1, 1], [SORTING, 1, 1]);
         let all = Launch { grid, block, constants: &constants, outputs: &outputs };
         let found = launch(&ARRANGE, &[indices], &all)?;
         let [order, tiles] = <[Array; 2]>::try_from(found)
             .map_err(|found| Error::new(format!("{} results of an order", found.len())))?;
-        let product = |x: &Array, pair, form: Form, gathers: bool| -> Result<Array> {
-            let rest = [tile, (c"GATHERS", Constant::Bool(gathers))];
-            let constants = [&self.matrix_constants(form, gathers)[..], &rest].concat();
-            let limits = numbers(network.gate.limits())?;
-            let inputs = [&inputs(x, pair)[..], &[&order, &tiles, &limits]].concat();
-            let has_pairs = gathers && network.layout() != SAME;
-            let own_rows = if has_pairs { MATRIX_ROWS / 2 } else { MATRIX_ROWS };
-            let blocks = (form.rows + own_rows - 1) / own_rows;
-            let outputs: [(&[i32], Dtype); 1] = [(&[count, form.rows], dtype)];
-            let (grid, block) = ([THREADS * blocks, most_tiles, 1], [THREADS, 1, 1]);
+        Ok(Tiles { order, tiles, rows, most, streams: streams.map(|(_, streams)| streams) })
+    }
+
+    /// Products of the rows of each of the `tiles` with a matrix of the `pair`, or with both.
+    /// `is_in`: with those in, which take rows of `x` as they were chosen.
+    fn product(
+        &self,
+        x: &Array,
+        tiles: &Tiles,
+        pair: [&ExpertMatrices<'_>; 2],
+        is_in: bool,
+    ) -> Result<Array> {
+        let Work { network, t, choices, forms: [into, down], .. } = *self;
+        let form = if is_in { into } else { down };
+        let gathers = (c"GATHERS", Constant::Bool(is_in));
+        let constants = [&self.matrix_constants(form, is_in)[..], &[gathers]].concat();
+        let limits = numbers(network.gate.limits())?;
+        let inputs = [&inputs(x, pair)[..], &[&tiles.order, &tiles.tiles, &limits]].concat();
+        let shape = [t * choices, form.rows];
+        let outputs: [(&[i32], Dtype); 1] = [(&shape, x.dtype())];
+        if let Some([stream_in, stream_out]) = tiles.streams {
+            let stream = if is_in { stream_in } else { stream_out };
+            // Those in have waited for the tiles.
+            let knows_tiles = (c"KNOWS_TILES", Constant::Bool(!is_in));
+            let constants = [&constants[..], &stream.constants(), &[knows_tiles]].concat();
+            let [grid, block] = stream.grid();
             let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-            first(launch(&GROUPED, &inputs, &all)?)
-        };
-        let inner = product(x, network.pair(), into, true)?;
-        let y = product(&inner, [&network.down; 2], down, false)?;
+            return first(launch_with(&EXPERT_STREAM, stream.memory, &inputs, &all)?);
+        }
+        let constants = [&constants[..], &[(c"TILE_ROWS", Constant::Int(tiles.rows))]].concat();
+        let has_pairs = is_in && network.layout() != SAME;
+        let own_rows = if has_pairs { MATRIX_ROWS / 2 } else { MATRIX_ROWS };
+        let blocks = (form.rows + own_rows - 1) / own_rows;
+        let (grid, block) = ([THREADS * blocks, tiles.most, 1], [THREADS, 1, 1]);
+        let all = Launch { grid, block, constants: &constants, outputs: &outputs };
+        first(launch(&GROUPED, &inputs, &all)?)
+    }
+
+    /// The weighted sums of what experts made of each row, `y`.
+    fn combined(&self, y: &Array, weights: &Array, onto: Option<&Array>) -> Result<Array> {
+        let Work { x, choices, forms: [_, down], .. } = *self;
         let constants = [
-            (c"T", Constant::Type(dtype)),
+            (c"T", Constant::Type(x.dtype())),
             (c"COLUMNS", Constant::Int(down.rows)),
             (c"CHOICES", Constant::Int(choices)),
             (c"HAS_ONTO", Constant::Bool(onto.is_some())),
         ];
         let threads = (x.size() / 8) as i32;
         let (grid, block) = ([(threads + THREADS - 1) / THREADS * THREADS, 1, 1], [THREADS, 1, 1]);
-        let outputs = [(x.shape(), dtype)];
+        let outputs = [(x.shape(), x.dtype())];
         let all = Launch { grid, block, constants: &constants, outputs: &outputs };
-        first(launch(&COMBINE, &[&y, weights, onto.unwrap_or(x)], &all)?)
+        first(launch(&COMBINE, &[y, weights, onto.unwrap_or(x)], &all)?)
     }
 
     /// Constants of kernels that multiply with matrices of `form`; `is_in`: the gate is theirs.

@@ -76,6 +76,18 @@ __device__ __forceinline__ Pair<T> twice_at(Shared at) {
   const unsigned both = __byte_perm(found, 0, 0x1010);
   return reinterpret_cast<const Pair<T>&>(both);
 }
+// A value as a float.
+template <typename T>
+__device__ __forceinline__ float half_at(Shared at) {
+  unsigned short found;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(found) : "r"(at));
+  return static_cast<float>(reinterpret_cast<const T&>(found));
+}
+__device__ __forceinline__ unsigned char byte_at(Shared at) {
+  unsigned found;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(found) : "r"(at));
+  return static_cast<unsigned char>(found);
+}
 __device__ __forceinline__ uint4 four_at(Shared at) {
   uint4 found;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w) : "r"(at));
@@ -95,6 +107,10 @@ __device__ __forceinline__ void words_at(Shared at, unsigned* to) {
 // Copies two values of two bytes, zeros in place of those that are not there.
 __device__ __forceinline__ void copy_two_to(Shared to, const void* from, int there) {
   asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(min(max(there, 0), 2) * 2) : "memory");
+}
+// Copies four bytes, zeros in place of those that are not there.
+__device__ __forceinline__ void copy_word_to(Shared to, const void* from, int there) {
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(min(max(there, 0), 4)) : "memory");
 }
 __device__ __forceinline__ float float_at(Shared at) {
   float found;

@@ -168,6 +168,10 @@ Two<T> __hsub2(Two<T> a, Two<T> b) {
   return {T(float(a.x) - float(b.x)), T(float(a.y) - float(b.y))};
 }
 template <typename T>
+Two<T> __hmul2(Two<T> a, Two<T> b) {
+  return {T(float(a.x) * float(b.x)), T(float(a.y) * float(b.y))};
+}
+template <typename T>
 Two<T> __hfma2(Two<T> a, Two<T> b, Two<T> c) {
   return {T(fmaf(a.x, b.x, c.x)), T(fmaf(a.y, b.y, c.y))};
 }
@@ -301,6 +305,11 @@ inline void copy_two_to(Shared to, const void* from, int there) {
   copy_bytes_ahead(to, from, 2, there > 0);
   copy_bytes_ahead(to + 2, static_cast<const char*>(from) + 2, 2, there > 1);
 }
+inline void copy_word_to(Shared to, const void* from, int there) {
+  for (int i = 0; i < 4; i++) {
+    copy_bytes_ahead(to + i, static_cast<const char*>(from) + i, 1, there > i);
+  }
+}
 template <typename V>
 V read_at(Shared at) {
   if (reinterpret_cast<uintptr_t>(at) % sizeof(V) != 0) {
@@ -327,6 +336,13 @@ template <typename T>
 Two<T> twice_at(Shared at) {
   T value = read_at<T>(at);
   return {value, value};
+}
+template <typename T>
+float half_at(Shared at) {
+  return read_at<T>(at);
+}
+inline unsigned char byte_at(Shared at) {
+  return read_at<unsigned char>(at);
 }
 template <int BYTES>
 void words_at(Shared at, unsigned* to) {
