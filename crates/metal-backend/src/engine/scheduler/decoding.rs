@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference_core::Error;
-use mlx_ffi::{async_eval, memory};
+use mlx_ffi::{async_eval, cuda, memory};
 
 use super::admitting::FORGOTTEN;
 use super::{Group, Prefill, Row, Scheduler};
@@ -16,6 +16,14 @@ use crate::plan;
 /// Of a batch's rows, one part in so many is added as slots where its buffers are made anew and
 /// fewer wait: rows that join one after the other would have them made anew each time.
 const SPARE: usize = 8;
+
+/// Slots that are added for rows that come one after the other to a batch of so many rows. They do
+/// not take products of all slots to kernels for more rows.
+fn spare_slots(rows: usize) -> usize {
+    let together = cuda::MOST_SEVERAL_ROWS as usize;
+    let most = if rows <= together { together - rows } else { usize::MAX };
+    (rows / SPARE).min(most)
+}
 
 /// Steps between two clean-ups of the allocator's cache.
 const CLEAR_CACHE_EVERY: usize = 256;
@@ -87,7 +95,7 @@ impl Scheduler<'_> {
         let [copied, new] = [group.rows().len() / 3, joining.len()].map(|rows| bytes * rows as u64);
         let free = self.memory().room().saturating_sub(copied + new) / 2;
         let of_waiting = plan::beside_slots(&self.batches(), &self.unbegun());
-        let spare = (group.rows().len() + joining.len()) / SPARE;
+        let spare = spare_slots(group.rows().len() + joining.len());
         waiting.len().max(spare).min(((of_waiting + free) / bytes) as usize)
     }
 
@@ -249,5 +257,16 @@ impl Scheduler<'_> {
                 let _ = memory::clear_cache();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_slots_leave_products_to_the_kernels_of_their_rows() {
+        assert_eq!([7, 8, 56, 57, 60, 64].map(spare_slots), [0, 1, 7, 7, 4, 0]);
+        assert_eq!([65, 128].map(spare_slots), [8, 16]);
     }
 }
