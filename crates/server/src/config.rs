@@ -10,6 +10,7 @@ use inference_core::{EmbeddingModel, ImageModel, LoadProgress, SpeechModel, Tran
 use subtle::ConstantTimeEq;
 
 use crate::tls::Tls;
+use crate::traces::settings::Traces;
 
 /// A key that clients must present. It is never printed.
 #[derive(Clone)]
@@ -168,6 +169,8 @@ pub struct Config {
     pub strict_fields: bool,
     /// Which models may be given tools.
     pub tools: Tools,
+    /// The collector of spans of requests; none: there are none.
+    pub traces: Option<Traces>,
     /// Sizes and counts.
     pub limits: Limits,
     /// Times.
@@ -195,6 +198,7 @@ impl Default for Config {
             allows_shutdown: false,
             strict_fields: false,
             tools: Tools::Template,
+            traces: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
         }

@@ -24,6 +24,7 @@
 //! - `batches`: files and batches of requests, kept in a folder;
 //! - `pool`: the models, which are loaded when a request names them, and leases of them;
 //! - `fields`: tables of fields and the reader that takes requests apart;
+//! - `traces`: spans of requests, on their way to a collector;
 //! - `config`, `tls` and `error`.
 //!
 //! A client that leaves drops the generations of its request, which cancels them.
@@ -45,6 +46,7 @@ mod routes;
 mod run;
 mod server;
 mod tls;
+mod traces;
 
 pub use config::{
     ApiKey, Batches, Config, ConfigError, EmbeddingService, ImageService, Limits, SpeechService,
@@ -56,3 +58,4 @@ pub use pool::models::{Change, Described, Entry, LoadFailure, Loader, Makes, Mod
 pub use process::{Exit, hangup_is_ignored, serve, serve_models};
 pub use server::{ServeError, Server};
 pub use tls::{Tls, TlsError};
+pub use traces::settings::{TraceEndpoint, Traces};

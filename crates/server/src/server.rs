@@ -21,6 +21,9 @@ use crate::pool::models::{Entry, LoadFailure, Loader, Makes, Model, Models};
 use crate::protocol::batches::worker::Worker;
 use crate::routes::{Routers, routers};
 use crate::run::state::State;
+use crate::traces::queue::Queue;
+use crate::traces::sender::Sender;
+use crate::traces::settings::Traces;
 
 /// For models to be closed once everything is answered, however little of the time for draining is
 /// left.
@@ -168,7 +171,9 @@ impl Server {
         let Server { listener, config, batches, .. } = self;
         let drain = config.timeouts.drain;
         let tls = config.tls.clone();
+        let traces = config.traces.clone();
         let state = State::new(config, models, batches);
+        let sending = Sending::begin(&state, traces);
         let pool = Arc::clone(&state.pool);
         let Routers { guarded, open } = routers(&state);
         let connections = Connections::new(&state, guarded);
@@ -225,6 +230,7 @@ impl Server {
             let _ = tokio::time::timeout(CLOSES, workers.join_next()).await;
             store.unlock();
         }
+        sending.end().await;
         if ended == Ended::Drained {
             let left = drain.saturating_sub(begun.elapsed()).max(CLOSES);
             let closing = tokio::task::spawn_blocking(move || pool.close());
@@ -232,6 +238,31 @@ impl Server {
             let _ = tokio::time::timeout(left, closing).await;
         }
         Ok(ended)
+    }
+}
+
+/// The sender of spans, where any are sent. It ends with this.
+struct Sending {
+    queue: Option<Arc<Queue>>,
+    task: JoinSet<()>,
+}
+
+impl Sending {
+    fn begin(state: &State, traces: Option<Traces>) -> Sending {
+        let (queue, mut task) = (state.traces.clone(), JoinSet::new());
+        if let Some((queue, settings)) = queue.clone().zip(traces) {
+            task.spawn(Sender::new(queue, settings).run());
+        }
+        Sending { queue, task }
+    }
+
+    /// Sends what still waits. A collector that takes long is left.
+    async fn end(mut self) {
+        let Some(queue) = &self.queue else { return };
+        queue.end();
+        if tokio::time::timeout(CLOSES, self.task.join_next()).await.is_err() {
+            tracing::warn!(target: "traces", "spans are lost: the collector takes too long");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use inference_server::TraceEndpoint;
 
 use super::{HowArgs, PoolArgs, values};
 use crate::bytes;
@@ -204,6 +205,19 @@ pub struct ServeArgs {
         help_heading = "Output"
     )]
     pub log: LogFormat,
+    /// Send a span for each request to the OpenTelemetry collector at this address, as OTLP's JSON
+    /// over HTTP, with those of its wait, its prompt and its tokens; none has a prompt
+    #[arg(long, env = "ML_SERVE_OTLP_ENDPOINT", value_name = "URL", help_heading = "Output")]
+    pub otlp_endpoint: Option<TraceEndpoint>,
+    /// The server's name among the services that the collector knows
+    #[arg(
+        long,
+        env = "ML_SERVE_OTLP_SERVICE",
+        value_name = "NAME",
+        default_value = "ml",
+        help_heading = "Output"
+    )]
+    pub otlp_service: String,
     /// No progress on stderr
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

@@ -18,7 +18,7 @@ use std::time::Instant;
 use inference_core::{Feature, LoadOptions, ModelInfo, Support};
 use inference_server::{
     Config, ConfigError, EmbeddingService, Exit, ImageService, Limits, SpeechService, Timeouts,
-    Tools, TranscriptionService,
+    Tools, Traces, TranscriptionService,
 };
 
 use crate::args::{LogFormat, ServeArgs, ToolFormat};
@@ -268,6 +268,7 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
         },
         local_media_path: media_folder(args)?,
         batches: access::batches(&args.batches)?,
+        traces: traces(args),
         slots,
         limits: Limits {
             body_bytes: bytes(limits.max_body.unwrap_or(body_bytes)),
@@ -296,6 +297,12 @@ fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
         },
         ..Config::default()
     })
+}
+
+/// The collector of spans of requests, where there is one.
+fn traces(args: &ServeArgs) -> Option<Traces> {
+    let endpoint = args.otlp_endpoint.clone()?;
+    Some(Traces::new(endpoint, &args.otlp_service))
 }
 
 /// The folder of pictures that requests may name, which must be there.

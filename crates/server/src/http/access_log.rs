@@ -12,6 +12,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
+use super::traced::{Facts, Traced};
 use crate::error::ApiError;
 use crate::run::part::Usage;
 use crate::run::tally::Tally;
@@ -27,7 +28,6 @@ const OTHER: &str = "other";
 pub struct Peer(pub SocketAddr);
 
 /// The part of a request that is logged, once it ends. Dropped before, its client has left.
-#[derive(Debug)]
 pub struct Entry {
     /// Its id.
     pub id: String,
@@ -39,6 +39,8 @@ pub struct Entry {
     method: Method,
     began: Instant,
     tally: Tally,
+    /// Its spans, where any are sent.
+    traced: Option<Traced>,
     /// The status of its answer.
     status: Option<u16>,
     /// The reason of a refusal.
@@ -49,8 +51,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of `request`, which has this id and begins now.
-    pub fn new(request: &Request, id: String) -> Entry {
+    /// The entry of `request`, which has this id, and these spans, and begins now.
+    pub fn new(request: &Request, id: String, traced: Option<Traced>) -> Entry {
         let route = request.extensions().get::<MatchedPath>();
         let path = request.uri().path();
         Entry {
@@ -61,6 +63,7 @@ impl Entry {
             method: request.method().clone(),
             began: Instant::now(),
             tally: Tally::default(),
+            traced,
             status: None,
             reason: None,
             streams: false,
@@ -105,11 +108,26 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let told = self.tally.get();
         let error = self.reason.as_deref().or(told.error.as_deref()).map(cut);
+        if let Some(traced) = &self.traced {
+            let facts = Facts {
+                id: &self.id,
+                endpoint: &self.endpoint,
+                path: self.path.as_deref(),
+                peer: self.peer.map(|peer| peer.ip()),
+                method: &self.method,
+                began: self.began.into_std(),
+                status: self.status,
+                ended: self.ended(told.error.is_some()),
+                error,
+            };
+            traced.end(&facts, &told);
+        }
         let usage = told.usage;
         let count = |of: fn(&Usage) -> usize| usage.as_ref().map(|usage| of(usage) as u64);
         tracing::info!(
             target: "access",
             id = self.id,
+            trace = self.traced.as_ref().map(Traced::trace),
             peer = self.peer.map(tracing::field::display),
             method = self.method.as_str(),
             endpoint = self.endpoint,

@@ -23,6 +23,7 @@ use super::access_log::Entry;
 use super::query::pairs;
 use super::response::{FindErrorBody, written};
 use super::timed_io::Ending;
+use super::traced::Traced;
 use super::unread::Unread;
 use crate::config::Config;
 use crate::error::{ApiError, Result};
@@ -76,7 +77,8 @@ pub async fn guard(Shared(guard): Shared<Guard>, request: Request, next: Next) -
     let Guard { state, error_body } = guard;
     let error_body = error_body(request.uri().path(), request.headers());
     let id = request_id(request.headers()).unwrap_or_else(|| state.id("req_"));
-    let entry = Entry::new(&request, id);
+    let traced = Traced::begin(state.traces.as_ref(), &request);
+    let entry = Entry::new(&request, id, traced);
     let started = entry.began();
     let origin = request.headers().get(ORIGIN).cloned();
     let preflight = Preflight::of(&request);

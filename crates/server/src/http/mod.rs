@@ -12,4 +12,5 @@ pub mod path;
 pub mod query;
 pub mod response;
 pub mod timed_io;
+pub mod traced;
 pub mod unread;

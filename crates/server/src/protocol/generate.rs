@@ -15,7 +15,7 @@ use crate::run::answers::Answers;
 use crate::run::generations::Generations;
 use crate::run::reading::Reading;
 use crate::run::state::State;
-use crate::run::tally::Tally;
+use crate::run::tally::{Drawing, Tally};
 
 /// The generations that a request asks for.
 #[derive(Debug)]
@@ -151,6 +151,13 @@ pub async fn generate<W: Wire>(
     let (delivery, text_field) = (asked.delivery, asked.text_field);
     let tells_progress = asked.tells_progress;
     let (loaded, owner, tally) = (loaded.clone(), Arc::clone(state), Tally::current());
+    tally.draws(Drawing {
+        choices: asked.per_prompt,
+        max_tokens: asked.options.max_tokens,
+        temperature: asked.options.temperature,
+        top_p: asked.options.top_p,
+        seed: asked.options.seed,
+    });
     let work = move || {
         let Started { generations, wire } = start(&loaded, &asked)?;
         let (generations, readings) = generations.into_iter().unzip();

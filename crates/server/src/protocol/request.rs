@@ -48,6 +48,7 @@ pub async fn loaded_for(
     name: Option<&str>,
     wants_events: bool,
 ) -> Result<Lease<Loaded>> {
+    Tally::current().asks_for(name);
     waiting.set(wants_events);
     let loaded = state.pool.text(name).await;
     waiting.set(false);

@@ -10,6 +10,7 @@ use inference_core::{FinishReason, GenerateMetrics, Generation, PrefillProgress,
 use tokio::sync::watch;
 
 use super::part::Usage;
+use super::phases::Course;
 use super::state::State;
 use super::tally::Tally;
 use crate::error::{ApiError, Names};
@@ -153,6 +154,7 @@ impl Generations {
 
     /// Ends generation `index`, of which enough was seen.
     pub fn stop(&mut self, index: usize) {
+        self.break_off(index);
         if let Some((generation, _permit)) = self.choices[index].generation.take() {
             let metrics = GenerateMetrics {
                 prompt_tokens: generation.prompt_ids().len(),
@@ -258,6 +260,7 @@ impl Generations {
                 Event::Token(token)
             }
             Some(Err(error)) => {
+                self.break_off(index);
                 self.choices[index].generation = None;
                 Event::Failed(ApiError::from(error).named(&self.names))
             }
@@ -265,7 +268,22 @@ impl Generations {
         }
     }
 
+    /// The course of generation `index` so far; `None` once it has ended.
+    fn course(&self, index: usize) -> Option<Course> {
+        let One { generation, came, .. } = &self.choices[index];
+        let prefill = generation.as_ref()?.0.prefill();
+        Some(Course { generation: index, began: self.began, came: *came, prefill })
+    }
+
+    /// Tells the tally of generation `index`, which ends here if it still runs.
+    fn break_off(&self, index: usize) {
+        if let Some(course) = self.course(index) {
+            self.tally.went_through(course.broken_off(Instant::now()));
+        }
+    }
+
     fn ended(&mut self, index: usize) -> Event {
+        let course = self.course(index);
         let ended = self.choices[index].generation.take();
         let Some(outcome) = ended.as_ref().and_then(|(generation, _)| generation.outcome()) else {
             return Event::Failed(ApiError::internal("the generation ended without an outcome"));
@@ -278,6 +296,10 @@ impl Generations {
         let time = outcome.metrics.prefill_duration + outcome.metrics.decode_duration;
         self.loaded.admission().ended(time);
         let metrics = outcome.metrics.clone();
+        if let Some(course) = course {
+            self.tally.went_through(course.measured(&metrics, Instant::now()));
+        }
+        self.tally.finished(reason.as_str());
         self.count(index, &metrics);
         Event::End(reason)
     }
@@ -300,6 +322,7 @@ impl Generations {
 impl Drop for Generations {
     fn drop(&mut self) {
         self.tally.used(self.progress());
+        (0..self.choices.len()).for_each(|index| self.break_off(index));
         for one in &self.choices {
             let Some((generation, _permit)) = &one.generation else { continue };
             let metrics = &self.state.metrics;

@@ -86,6 +86,10 @@ pub struct Metrics {
     model_tokens: ByModel<Counter>,
     /// Open connections.
     pub connections: Gauge,
+    /// Spans that a collector took.
+    pub spans_sent: Counter,
+    /// Spans that no collector has.
+    pub spans_lost: Counter,
 }
 
 impl Default for Metrics {
@@ -129,6 +133,8 @@ impl Default for Metrics {
             model_prompt_tokens: Family::default(),
             model_tokens: Family::default(),
             connections: Gauge::default(),
+            spans_sent: Counter::default(),
+            spans_lost: Counter::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -182,6 +188,8 @@ impl Default for Metrics {
             Unit::Seconds,
             metrics.heartbeat.clone(),
         );
+        r.register("trace_spans_sent", "Spans that a collector took", metrics.spans_sent.clone());
+        r.register("trace_spans_lost", "Spans that no collector has", metrics.spans_lost.clone());
         metrics.register_models(r);
         Metrics { registry, ..metrics }
     }

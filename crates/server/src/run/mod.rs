@@ -6,6 +6,7 @@ pub mod generations;
 pub mod ignored;
 pub mod metrics;
 pub mod part;
+pub mod phases;
 pub mod reading;
 pub mod said;
 pub mod state;

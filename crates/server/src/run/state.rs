@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::error::{ApiError, Result};
 use crate::pool::keeper::Pool;
 use crate::pool::models::Models;
+use crate::traces::queue::Queue;
 
 /// Sounds that are decoded at once: a short file may be hundreds of megabytes of samples.
 const SOUNDS: usize = 2;
@@ -32,6 +33,8 @@ pub struct State {
     pub pool: Arc<Pool>,
     /// Which fields of which clients were logged as ignored.
     pub ignored: Logged,
+    /// Spans that wait to be sent, where the server sends any.
+    pub traces: Option<Arc<Queue>>,
     /// When the server was started, in seconds since 1970.
     pub created: u64,
     /// How many texts are tokenized or rendered at once.
@@ -55,11 +58,14 @@ impl State {
     pub fn new(config: Config, models: Models, batches: Option<Arc<Store>>) -> Arc<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let metrics = Metrics::default();
+        let queue = || Queue::new(metrics.spans_sent.clone(), metrics.spans_lost.clone());
         Arc::new(State {
+            traces: config.traces.as_ref().map(|_| Arc::new(queue())),
             pool: Pool::new(models, (config.slots, config.limits.waiting), config.tools),
             config,
             batches,
-            metrics: Metrics::default(),
+            metrics,
             ignored: Logged::default(),
             created: now.as_secs(),
             text_work: Arc::new(Semaphore::new(cores.max(2))),

@@ -41,6 +41,7 @@ mod speech;
 mod stored;
 mod tls;
 mod tools;
+mod traces;
 
 use std::future::Future;
 use std::net::SocketAddr;

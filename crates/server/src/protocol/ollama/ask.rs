@@ -22,6 +22,7 @@ use crate::pool::loaded::Loaded;
 use crate::pool::models::Makes;
 use crate::pool::slot::Keep;
 use crate::run::state::State;
+use crate::run::tally::Tally;
 
 /// A request whose fields fit its tables.
 pub struct Ask {
@@ -110,6 +111,7 @@ impl Ask {
     /// It cannot be loaded.
     pub async fn loaded(&self, state: &Arc<State>, kind: Kind) -> Result<(Lease<Loaded>, Head)> {
         let waits = Instant::now();
+        Tally::current().asks_for(Some(&self.name));
         let loaded = state.pool.text(Some(&self.name)).await?;
         state.pool.keep(self.index, self.keep);
         Ok((loaded, self.head(state, kind, waits)))

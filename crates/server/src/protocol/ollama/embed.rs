@@ -101,6 +101,7 @@ async fn embed(
     let options = EmbedOptions { cancel: guard.0.clone(), ..options };
     let inputs: Vec<EmbedInput> = texts.into_iter().map(EmbedInput::Text).collect();
     let waits = Instant::now();
+    Tally::current().asks_for(Some(&name));
     let model = state.pool.embedding(Some(&name), Makes::Vectors).await?;
     Tally::current().answered_by(model.name());
     state.pool.keep(index, keep);

@@ -58,6 +58,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         let reason = "goes before texts; put its ids before those of `input`";
         return Err(ApiError::value(*field, reason));
     }
+    Tally::current().asks_for(name.as_deref());
     let model = state.pool.embedding(name.as_deref(), Makes::Vectors).await?;
     Tally::current().answered_by(model.name());
     let name = model.name().to_owned();

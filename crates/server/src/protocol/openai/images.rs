@@ -172,6 +172,7 @@ async fn create(
         reader.text(name)?;
     }
     reader.finish()?;
+    Tally::current().asks_for(asked.as_deref());
     let model = state.pool.image(asked.as_deref()).await?;
     Tally::current().answered_by(model.name());
     let order = Order { kind, model, request, count, seed };

@@ -76,6 +76,7 @@ pub async fn speak(Shared(state): Shared<Arc<State>>, request: Request) -> Resul
     };
     reader.finish()?;
     options.validate().map_err(named)?;
+    Tally::current().asks_for(asked.as_deref());
     let model = state.pool.speech(asked.as_deref()).await?;
     Tally::current().answered_by(model.name());
     let order = Order { model, text, options, form };

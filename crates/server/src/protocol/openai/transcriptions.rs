@@ -74,6 +74,7 @@ async fn create(
     let options = options(&mut reader, task, &written, &guard)?;
     reader.finish()?;
     options.validate().map_err(|error| ApiError::from(error).named(&names()))?;
+    Tally::current().asks_for(asked.as_deref());
     let model = state.pool.transcription(asked.as_deref()).await?;
     Tally::current().answered_by(model.name());
     let rate = model.info().sample_rate;

@@ -52,6 +52,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     check_repeated("instruction", asked, documents.len())?;
     let pair = |document: &String| TextPair { query: query.clone(), document: document.clone() };
     let pairs: Vec<TextPair> = documents.iter().map(pair).collect();
+    Tally::current().asks_for(name.as_deref());
     let model = state.pool.embedding(name.as_deref(), Makes::Scores).await?;
     Tally::current().answered_by(model.name());
     let name = model.name().to_owned();
