@@ -1,7 +1,7 @@
 //! Configuration of a server, with the defaults.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use inference_core::{EmbeddingModel, ImageModel, LoadProgress, SpeechModel, TranscriptionModel};
 use subtle::ConstantTimeEq;
 
+use crate::notify::Notifier;
 use crate::tls::Tls;
 use crate::traces::settings::Traces;
 
@@ -133,6 +134,11 @@ impl Batches {
 pub struct Config {
     /// The address; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Sockets that listen already, as a manager of services hands them over. They are taken in
+    /// place of the address.
+    pub sockets: Vec<Arc<TcpListener>>,
+    /// The manager of services that started the process; none: nobody is told.
+    pub notifier: Option<Notifier>,
     /// The certificate that connections are shown; none: they are plain.
     pub tls: Option<Tls>,
     /// Keys, any of which opens the server; none: everyone who reaches it may use it.
@@ -181,6 +187,8 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            sockets: Vec::new(),
+            notifier: None,
             tls: None,
             keys: Vec::new(),
             allowed_hosts: Vec::new(),
@@ -211,8 +219,8 @@ impl Config {
     /// # Errors
     /// The first setting that is refused, in words for a person.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        if !self.listen.ip().is_loopback() && self.keys.is_empty() {
-            return Err(ConfigError::OpenToAll(self.listen.ip()));
+        if let Some(ip) = self.open_to_all().filter(|_| self.keys.is_empty()) {
+            return Err(ConfigError::OpenToAll(ip));
         }
         if let Some(given) = self.cors_origins.iter().find(|given| !is_origin(given)) {
             return Err(ConfigError::NoOrigin(given.clone()));
@@ -228,6 +236,15 @@ impl Config {
             Some((name, _)) => Err(ConfigError::Zero(name)),
             None => Ok(()),
         }
+    }
+}
+
+impl Config {
+    /// An address of the server that other machines reach, where there is one.
+    fn open_to_all(&self) -> Option<IpAddr> {
+        let given = self.sockets.iter().filter_map(|socket| socket.local_addr().ok());
+        let own = self.sockets.is_empty().then_some(self.listen);
+        given.chain(own).map(|address| address.ip()).find(|ip| !ip.is_loopback())
     }
 }
 
@@ -363,6 +380,8 @@ impl Default for Timeouts {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::{ApiKey, Config, ConfigError};
 
     #[test]
@@ -372,6 +391,18 @@ mod tests {
         config.keys.extend(ApiKey::new("secret"));
         assert_eq!(config.validate(), Ok(()));
         assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn sockets_that_are_handed_over_count_in_place_of_the_address() {
+        let open: std::net::SocketAddr = ([0, 0, 0, 0], 0).into();
+        let socket = |address: std::net::SocketAddr| TcpListener::bind(address).unwrap().into();
+        let local = socket(([127, 0, 0, 1], 0).into());
+        let config = Config { listen: open, sockets: vec![local], ..Config::default() };
+        assert_eq!(config.validate(), Ok(()));
+        let sockets = [config.sockets, vec![socket(open)]].concat();
+        let config = Config { sockets, ..Config::default() };
+        assert!(matches!(config.validate(), Err(ConfigError::OpenToAll(_))));
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod error;
 mod fields;
 mod health;
 mod http;
+mod notify;
 mod openapi;
 pub mod page;
 mod pool;
@@ -47,12 +48,14 @@ mod run;
 mod server;
 mod tls;
 mod traces;
+mod watchdog;
 
 pub use config::{
     ApiKey, Batches, Config, ConfigError, EmbeddingService, ImageService, Limits, SpeechService,
     Timeouts, Tools, TranscriptionService,
 };
 pub use http::connection::Ended;
+pub use notify::Notifier;
 pub use openapi::document as openapi_document;
 pub use pool::models::{Change, Described, Entry, LoadFailure, Loader, Makes, Model, Models};
 pub use process::{Exit, hangup_is_ignored, serve, serve_models};

@@ -1,5 +1,6 @@
 //! A server as a process has it: its own threads, and signals that end it.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -11,8 +12,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
 use crate::http::connection::Ended;
+use crate::notify::Notifier;
 use crate::pool::models::Models;
 use crate::server::{ServeError, Server, one};
+use crate::tls::Tls;
 
 /// Threads that read, write and wait; the engine has its own.
 const THREADS: usize = 2;
@@ -45,7 +48,8 @@ pub fn serve(
 
 /// Serves until SIGINT, SIGTERM or SIGHUP, and drains then; a second signal ends at once. SIGHUP
 /// stays ignored where it [is](hangup_is_ignored), and ends the process at once where that cannot
-/// be told. By SIGUSR1 and SIGUSR2, whoever started this process tells of a signal that this
+/// be told. Under a manager of services ([`Config::notifier`]) it lets the certificate be read
+/// again. By SIGUSR1 and SIGUSR2, whoever started this process tells of a signal that this
 /// process may have got as well; both count as one. `listening` is told the address as soon as
 /// connections are taken. After [`Exit::Late`] and [`Exit::Forced`] the engine may still be at
 /// work, so the caller should leave the process without destructors.
@@ -64,7 +68,8 @@ pub fn serve_models(
         .build()
         .map_err(ServeError::Runtime)?;
     let exit = runtime.block_on(async {
-        let mut signals = Signals::install().map_err(ServeError::Runtime)?;
+        let reloads = Reloads::of(&config).map_err(ServeError::Runtime)?;
+        let mut signals = Signals::install(reloads.is_none()).map_err(ServeError::Runtime)?;
         let (told, shutdown) = tokio::sync::oneshot::channel();
         let server = Server::bind(config).await?;
         listening(server.address());
@@ -84,7 +89,16 @@ pub fn serve_models(
                 }
             }
         };
-        ended(run, second).await
+        let reloading = async {
+            match reloads {
+                Some(reloads) => reloads.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = ended(run, second) => ended,
+            never = reloading => match never {},
+        }
     });
     // The thread that loads may be in the middle of it.
     runtime.shutdown_background();
@@ -114,10 +128,40 @@ pub fn hangup_is_ignored() -> bool {
     ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
+/// The files that SIGHUP lets be read again, under a manager of services.
+struct Reloads {
+    hangup: Signal,
+    notifier: Notifier,
+    tls: Option<Tls>,
+}
+
+impl Reloads {
+    /// `None` where no manager started the process.
+    fn of(config: &Config) -> io::Result<Option<Reloads>> {
+        let Some(notifier) = config.notifier.clone() else { return Ok(None) };
+        let tls = config.tls.clone();
+        Ok(Some(Reloads { hangup: signal(SignalKind::hangup())?, notifier, tls }))
+    }
+
+    async fn run(mut self) -> Infallible {
+        while self.hangup.recv().await.is_some() {
+            let is_told = self.notifier.reloading();
+            match &self.tls {
+                Some(tls) => tls.renew_now().await,
+                None => tracing::info!(target: "server", "SIGHUP: no file is to be read again"),
+            }
+            if is_told {
+                self.notifier.ready();
+            }
+        }
+        std::future::pending().await
+    }
+}
+
 struct Signals {
     /// SIGINT and SIGTERM, and how many came with those of `hangup`.
     own: [Signal; 2],
-    /// SIGHUP, where it is not ignored.
+    /// SIGHUP, where it ends.
     hangup: Option<Signal>,
     came: u64,
     /// SIGUSR1 and SIGUSR2, and how many came.
@@ -126,10 +170,11 @@ struct Signals {
 }
 
 impl Signals {
-    fn install() -> io::Result<Self> {
+    /// With SIGHUP among those that end, where `hangup_ends`.
+    fn install(hangup_ends: bool) -> io::Result<Self> {
         Ok(Signals {
             own: [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?],
-            hangup: match cfg!(target_os = "linux") && !hangup_is_ignored() {
+            hangup: match cfg!(target_os = "linux") && hangup_ends && !hangup_is_ignored() {
                 true => Some(signal(SignalKind::hangup())?),
                 false => None,
             },

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use inference_core::{LoadProgress, TextModel, WeightsRead};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
@@ -24,6 +25,7 @@ use crate::run::state::State;
 use crate::traces::queue::Queue;
 use crate::traces::sender::Sender;
 use crate::traces::settings::Traces;
+use crate::watchdog::watch;
 
 /// For models to be closed once everything is answered, however little of the time for draining is
 /// left.
@@ -108,9 +110,16 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// A listener of this runtime on a socket that was handed over.
+fn handed_over(socket: &StdListener) -> io::Result<TcpListener> {
+    let own = socket.try_clone()?;
+    own.set_nonblocking(true)?;
+    TcpListener::from_std(own)
+}
+
 /// A server that listens, and does not answer yet.
 pub struct Server {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     address: SocketAddr,
     config: Config,
     batches: Option<Arc<Store>>,
@@ -129,12 +138,18 @@ impl Server {
         };
         let batches = config.batches.clone().map(open).transpose()?;
         let failed = |reason| ServeError::Listen { address: config.listen, reason };
-        let listener = listen(config.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Server { listener, address, config, batches })
+        let listeners = match config.sockets.as_slice() {
+            [] => vec![listen(config.listen).map_err(failed)?],
+            given => {
+                let own = given.iter().map(|socket| handed_over(socket));
+                own.collect::<io::Result<_>>().map_err(failed)?
+            }
+        };
+        let address = listeners[0].local_addr().map_err(failed)?;
+        Ok(Server { listeners, address, config, batches })
     }
 
-    /// The address on which it listens, with the port that it got.
+    /// The address on which it listens, with the port that it got; of several, the first.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -168,13 +183,10 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<Ended, ServeError> {
         check_names(&models.entries)?;
-        let Server { listener, config, batches, .. } = self;
-        let drain = config.timeouts.drain;
-        let tls = config.tls.clone();
+        let Server { listeners, config, batches, .. } = self;
         let traces = config.traces.clone();
         let state = State::new(config, models, batches);
         let sending = Sending::begin(&state, traces);
-        let pool = Arc::clone(&state.pool);
         let Routers { guarded, open } = routers(&state);
         let connections = Connections::new(&state, guarded);
         let mut workers = JoinSet::new();
@@ -182,37 +194,26 @@ impl Server {
             let worker = Worker { state: Arc::clone(&state), store, answers: open };
             workers.spawn(worker.run());
         }
-        {
-            let accepting = connections.accept(&listener);
-            let ending = state.ended();
-            let (starting, unloading) = (pool.start(), Arc::clone(&pool).unload_idle());
-            let renewing = async {
-                match tls {
-                    Some(tls) => tls.renew().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::pin!(renewing, shutdown, ending, accepting, starting, unloading);
-            let mut has_started = false;
-            loop {
-                tokio::select! {
-                    () = &mut accepting => {}
-                    () = &mut unloading => {}
-                    () = &mut renewing => {}
-                    () = &mut shutdown => break,
-                    () = &mut ending => break,
-                    done = &mut starting, if !has_started => {
-                        let failed = |(model, why)| ServeError::LoadOf { model, why };
-                        done.map_err(failed)?;
-                        has_started = true;
-                    }
-                }
+        let (config, pool) = (&state.config, &state.pool);
+        let watching = async {
+            match &config.notifier {
+                Some(notifier) => watch(notifier, pool, config.timeouts.stall).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::pin!(watching);
+        tokio::select! {
+            () = &mut watching => {}
+            told = go_on(&state, &connections, &listeners, shutdown) => told?,
         }
-        drop(listener);
+        if let Some(notifier) = &config.notifier {
+            notifier.stopping();
+        }
+        drop(listeners);
         let store = state.batches.clone();
         store.iter().for_each(|store| store.end());
         pool.drain();
+        let drain = config.timeouts.drain;
         let (running, _) = pool.held();
         if running > 0 {
             let seconds = drain.as_secs();
@@ -224,7 +225,12 @@ impl Server {
             );
         }
         let begun = Instant::now();
-        let ended = connections.drain(drain).await;
+        let draining = connections.drain(drain);
+        let ended = tokio::select! {
+            // A manager whose watchdog is shorter hears on.
+            () = &mut watching => Ended::Late,
+            ended = draining => ended,
+        };
         if let Some(store) = store {
             // A disk that hangs is left.
             let _ = tokio::time::timeout(CLOSES, workers.join_next()).await;
@@ -233,11 +239,53 @@ impl Server {
         sending.end().await;
         if ended == Ended::Drained {
             let left = drain.saturating_sub(begun.elapsed()).max(CLOSES);
+            let pool = Arc::clone(pool);
             let closing = tokio::task::spawn_blocking(move || pool.close());
             // That a model panics as it is closed does not matter any more. One that hangs is left.
             let _ = tokio::time::timeout(left, closing).await;
         }
         Ok(ended)
+    }
+}
+
+/// Takes connections on `listeners` and loads models, until a request or `shutdown` ends that.
+///
+/// # Errors
+/// A model that is loaded at the start cannot be.
+async fn go_on(
+    state: &Arc<State>,
+    connections: &Connections,
+    listeners: &[TcpListener],
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (config, pool) = (&state.config, &state.pool);
+    let accepting = join_all(listeners.iter().map(|listener| connections.accept(listener)));
+    let ending = state.ended();
+    let (starting, unloading) = (pool.start(), Arc::clone(pool).unload_idle());
+    let renewing = async {
+        match config.tls.clone() {
+            Some(tls) => tls.renew().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(renewing, shutdown, ending, accepting, starting, unloading);
+    let mut has_started = false;
+    loop {
+        tokio::select! {
+            _ = &mut accepting => {}
+            () = &mut unloading => {}
+            () = &mut renewing => {}
+            () = &mut shutdown => return Ok(()),
+            () = &mut ending => return Ok(()),
+            done = &mut starting, if !has_started => {
+                let failed = |(model, why)| ServeError::LoadOf { model, why };
+                done.map_err(failed)?;
+                has_started = true;
+                if let Some(notifier) = &config.notifier {
+                    notifier.ready();
+                }
+            }
+        }
     }
 }
 

@@ -162,17 +162,19 @@ impl Tls {
                 continue;
             }
             read = now;
-            let tls = self.clone();
-            let renewed = tokio::task::spawn_blocking(move || tls.read_again()).await;
-            match renewed {
-                Ok(Ok(())) => {
-                    tracing::info!(target: "server", "the certificate was read again");
-                }
-                Ok(Err(error)) => {
-                    tracing::error!(target: "server", %error, "the certificate stays the old one");
-                }
-                Err(_) => tracing::error!(target: "server", "reading the certificate failed"),
+            self.renew_now().await;
+        }
+    }
+
+    /// Reads the files again. Where that fails, the certificate stays as it is.
+    pub(crate) async fn renew_now(&self) {
+        let tls = self.clone();
+        match tokio::task::spawn_blocking(move || tls.read_again()).await {
+            Ok(Ok(())) => tracing::info!(target: "server", "the certificate was read again"),
+            Ok(Err(error)) => {
+                tracing::error!(target: "server", %error, "the certificate stays the old one");
             }
+            Err(_) => tracing::error!(target: "server", "reading the certificate failed"),
         }
     }
 

@@ -40,7 +40,7 @@ With several models, or with an option of \"Several models\", a model is loaded 
 it, and unloaded where another one needs its memory or --idle-unload says so. A model alone, and
 those of --pin and --load, are loaded before the server is ready; where one cannot be, it ends.
 SIGTERM, SIGHUP and Ctrl-C let running requests end, for --drain-timeout at most; a second one ends
-at once.
+at once. Under systemd, SIGHUP reads the certificate again.
 
 Examples:
   ml serve

@@ -3,9 +3,11 @@
 mod access;
 mod entries;
 mod folder;
+
 mod places;
 mod several;
 pub mod sources;
+mod systemd;
 mod told;
 
 pub use self::access::API_KEY;
@@ -254,7 +256,15 @@ fn last_of(model: &Path) -> String {
 fn config(args: &ServeArgs, slots: usize, body_bytes: u64) -> Result<Config> {
     let limits = &args.limits;
     let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    // Ranks are started by another process, which the manager knows.
+    let is_managed = ranks::from_environment()?.is_none();
+    let sockets = if is_managed { systemd::sockets()? } else { Vec::new() };
+    if !sockets.is_empty() && !told::is_quiet(args) {
+        note("listening on sockets that were handed over: --host and --port are not used");
+    }
     Ok(Config {
+        sockets,
+        notifier: if is_managed { systemd::notifier()? } else { None },
         listen: SocketAddr::new(args.host, args.port),
         tls: access::tls(args)?,
         keys: access::keys(args)?,

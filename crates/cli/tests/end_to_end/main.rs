@@ -20,6 +20,7 @@ mod inspect;
 mod kept;
 mod launch;
 mod load;
+mod managed;
 mod models;
 mod pictures;
 mod quantise;

@@ -29,6 +29,7 @@ mod message_batches;
 mod messages;
 mod multiplied;
 mod mutations;
+mod notified;
 mod ollama;
 mod pictures;
 mod response_fields;

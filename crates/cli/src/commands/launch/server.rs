@@ -104,6 +104,9 @@ impl Server {
             "ML_SERVE_MAX_BATCH_BYTES",
             "ML_SERVE_MAX_BATCH_REQUESTS",
             "ML_SERVE_HOST",
+            // A manager of services is not told of it.
+            "NOTIFY_SOCKET",
+            "LISTEN_PID",
             "ML_SERVE_TLS_CERT",
             "ML_SERVE_TLS_KEY",
             "ML_SERVE_MODELS_DIR",

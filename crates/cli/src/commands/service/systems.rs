@@ -67,8 +67,12 @@ impl Place {
                      [Unit]\n\
                      Description=ml serve: language models for this user's clients\n\n\
                      [Service]\n\
+                     Type=notify\n\
                      WorkingDirectory={}\n\
                      ExecStart={}\n\
+                     ExecReload=/bin/kill -HUP $MAINPID\n\
+                     WatchdogSec=60\n\
+                     WatchdogSignal=SIGKILL\n\
                      Restart=on-failure\n\
                      RestartSec=5\n\
                      TimeoutStopSec={ENDS}\n\n\
@@ -187,7 +191,10 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
+    use clap::Parser;
+
     use super::{MARK, Place, Step, System, unit_word};
+    use crate::args::Cli;
 
     fn place(system: System) -> Place {
         Place { system, home: "/home/ada".into(), configs: None }
@@ -215,10 +222,28 @@ mod tests {
             "[Service]",
             "WorkingDirectory=/home/ada/50%%",
             "Restart=on-failure",
+            "Type=notify",
+            "WatchdogSec=60",
+            "ExecReload=/bin/kill -HUP $MAINPID",
             "WantedBy=default.target",
         ] {
             assert!(text.lines().any(|own| own == line), "{line}");
         }
+    }
+
+    #[test]
+    fn the_machines_unit_is_held_to_the_same_and_starts_ml_serve() {
+        let own = place(System::Systemd).text("/opt/ml", &[], "/");
+        let text = include_str!("../../../../../packaging/systemd/ml.service");
+        let has = |line: &str| text.lines().any(|other| other == line);
+        let keys = ["Type=", "ExecReload=", "Watchdog", "Restart", "TimeoutStopSec="];
+        let shared = own.lines().filter(|line| keys.iter().any(|key| line.starts_with(key)));
+        let missing: Vec<&str> = shared.filter(|line| !has(line)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        Cli::try_parse_from(start.split(' ')).unwrap();
+        let socket = include_str!("../../../../../packaging/systemd/ml.socket");
+        assert!(has("Requires=ml.socket") && socket.contains("\nListenStream=127.0.0.1:8080\n"));
     }
 
     #[test]
