@@ -20,19 +20,30 @@ pub enum Agent {
     Qwen,
     /// Aider.
     Aider,
+    /// Gemini CLI, of Google.
+    Gemini,
+    /// Crush, of Charm.
+    Crush,
+    /// goose.
+    Goose,
+    /// Cline.
+    Cline,
+    /// Continue's `cn`.
+    Continue,
 }
 
 /// `ml launch`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The agent is told of the server by variables and flags of this one run; its own files stay as they
-are. ML_LAUNCH_API_KEY holds the key of a server that wants one.
+The agent is told of the server by variables and flags of this one run, and by files in a folder
+that goes with it; its user's own files stay as they are. ML_LAUNCH_API_KEY holds the key of a server that wants one.
 
 Examples:
   ml launch claude --model mlx-community/Qwen3-0.6B-4bit
   ml launch codex --url http://127.0.0.1:8080
   ml launch codex -- exec 'What does this repository do?'
   ml launch claude -- -p 'What does this repository do?'
+  ml launch crush --print
   ml launch -n 2 -- generate --model ~/models/Qwen3-0.6B 'Tell me a story about a fox'
   ml launch -n 2 -- serve --model ~/models/Qwen3-0.6B
   ml launch --hostfile hosts.json --insecure-ranks -- serve --model /models/Qwen3-4B")]
@@ -40,6 +51,9 @@ pub struct LaunchArgs {
     /// The agent
     #[arg(value_name = "AGENT", value_enum)]
     pub agent: Option<Agent>,
+    /// Print what the agent would be started with, and start nothing; `KEY` stands for the key
+    #[arg(long, requires = "agent")]
+    pub print: bool,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this
     /// host's CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or
     /// `doctor --links`

@@ -7,6 +7,8 @@ mod hosts;
 mod ranks;
 mod remote;
 mod server;
+mod setup;
+mod shown;
 
 use std::ffi::OsString;
 use std::io;
@@ -15,16 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use signal_hook::consts::SIGINT;
+use tempfile::TempDir;
 
 use crate::args::{Agent, LaunchArgs};
 use crate::failure::{Failure, Result};
 use crate::output::note;
 use crate::signals::Signals;
-use agents::Setup;
 use server::{Served, Server};
-
-/// The variable with the server's key. It is no flag, because other users of a machine see flags.
-const API_KEY: &str = "ML_LAUNCH_API_KEY";
+use setup::{API_KEY, Folder, Setup};
 
 /// Tokens of the context below which agents are of little use: so many they send before a question.
 const LITTLE: u64 = 32 << 10;
@@ -42,8 +42,8 @@ pub fn run(args: &LaunchArgs) -> Result<()> {
         (Some(count), _) => in_processes(count, &args.arguments),
         (None, Some(agent)) => launch(agent, args),
         (None, None) => Err(Failure::Usage(
-            "nothing to launch: name an agent (claude, codex or opencode), or give -n N or --hostfile FILE and a command \
-             behind `--`"
+            "nothing to launch: name an agent (claude, codex, opencode and others that `ml launch --help` tells), or give \
+             -n N or --hostfile FILE and a command behind `--`"
                 .to_owned(),
         )),
     }
@@ -58,46 +58,77 @@ pub fn in_processes(count: usize, arguments: &[OsString]) -> Result<()> {
 }
 
 fn launch(agent: Agent, args: &LaunchArgs) -> Result<()> {
-    let (program, installing) = agents::program(agent);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let program = find(program, &path).ok_or_else(|| {
-        let place = format!("`{program}` is not installed: {installing}");
-        Failure::Other(place)
-    })?;
+    let (name, installing) = agents::program(agent);
     let key = std::env::var(API_KEY).ok().filter(|key| !key.is_empty());
-    let Some(model) = &args.model else {
-        let server = server::remote(&args.url, key.clone());
-        let server = match &args.tls_ca {
-            Some(file) => server.trusting(file)?,
-            None => server,
+    if args.print {
+        let (served, key) = match &args.model {
+            Some(model) => (Served::to_come(model, args.model_name.as_deref()), None),
+            // Nobody shall read it from a screen.
+            None => (served(args, key.clone())?, key.map(|_| "KEY")),
         };
-        let served = Served::of(server, args.model_name.as_deref())?;
-        // Only where it fails does this return.
-        return Err(not_started(&program, command(agent, args, &program, &served, key).exec()));
+        return shown::print(args, name, &agents::setup(agent, &served, key), agents::trust(agent));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = find(name, &path)
+        .ok_or_else(|| Failure::Other(format!("`{name}` is not installed: {installing}")))?;
+    let Some(model) = &args.model else {
+        let served = served(args, key.clone())?;
+        let setup = agents::setup(agent, &served, key.as_deref());
+        warn_of_context(&served);
+        let folder = setup.folder.as_ref().map(Folder::make).transpose()?;
+        let mut command = command(agent, args, &program, setup, folder.as_ref());
+        let Some(folder) = folder else {
+            // Only where it fails does this return.
+            return Err(not_started(&program, command.exec()));
+        };
+        let signals = Signals::install()?;
+        return waited_for(&program, command, &signals, folder);
     };
     let signals = Signals::install()?;
     let server = Server::start(model, args.model_name.as_deref(), &signals)?;
     let served = Served::of(server::remote(server.url(), None), None)?;
-    let agent = command(agent, args, &program, &served, None).spawn();
-    let status = signals.wait(agent.map_err(|error| not_started(&program, error))?);
-    drop(server);
-    ended(status.map_err(|error| not_started(&program, error))?)
+    let setup = agents::setup(agent, &served, None);
+    warn_of_context(&served);
+    let folder = setup.folder.as_ref().map(Folder::make).transpose()?;
+    let command = command(agent, args, &program, setup, folder.as_ref());
+    waited_for(&program, command, &signals, (server, folder))
 }
 
-fn command(
-    agent: Agent,
-    args: &LaunchArgs,
-    program: &Path,
-    served: &Served,
-    key: Option<String>,
-) -> Command {
+/// The model of the server that `args` name.
+fn served(args: &LaunchArgs, key: Option<String>) -> Result<Served> {
+    let server = server::remote(&args.url, key);
+    let server = match &args.tls_ca {
+        Some(file) => server.trusting(file)?,
+        None => server,
+    };
+    Served::of(server, args.model_name.as_deref())
+}
+
+/// Runs the agent, and ends as it ends. What it `needs` goes after it.
+fn waited_for<T>(program: &Path, mut command: Command, signals: &Signals, needs: T) -> Result<()> {
+    let agent = command.spawn().map_err(|error| not_started(program, error))?;
+    let status = signals.wait(agent);
+    drop(needs);
+    ended(status.map_err(|error| not_started(program, error))?)
+}
+
+fn warn_of_context(served: &Served) {
     if served.context > 0 && served.context < LITTLE {
         note(format_args!(
             "the context of {} holds {} tokens, and agents send more than {LITTLE} before long",
             served.model, served.context
         ));
     }
-    let Setup { variables, removed, arguments } = agents::setup(agent, served, key.as_deref());
+}
+
+fn command(
+    agent: Agent,
+    args: &LaunchArgs,
+    program: &Path,
+    setup: Setup,
+    made: Option<&TempDir>,
+) -> Command {
+    let Setup { variables, removed, arguments, folder } = setup;
     let mut command = Command::new(program);
     command.env_remove(API_KEY).envs(variables);
     if let Some(file) = &args.tls_ca {
@@ -105,6 +136,10 @@ fn command(
     }
     for name in removed {
         command.env_remove(name);
+    }
+    if let (Some(folder), Some(made)) = (&folder, made) {
+        command.envs(folder.variable().map(|name| (name, made.path())));
+        command.args(folder.arguments(made.path()));
     }
     command.args(arguments).args(&args.arguments);
     command

@@ -3,7 +3,6 @@
 mod access;
 mod entries;
 mod folder;
-
 mod places;
 mod several;
 pub mod sources;

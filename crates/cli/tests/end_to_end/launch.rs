@@ -1,11 +1,13 @@
 //! An agent on a server that runs as long as it does.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::channels::GptOss;
-use crate::{command, text};
+use crate::serve::{serve, wait_until_ready};
+use crate::{command, finish, signal, text};
 
 #[test]
 fn a_model_is_served_while_the_agent_runs() {
@@ -31,4 +33,102 @@ fn a_model_is_served_while_the_agent_runs() {
     let output = launch("/nowhere");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/nowhere"), "{}", text(&output.stderr));
+}
+
+/// Stands for any agent: tells its arguments, its variables, and the settings that it would read.
+const STAND_IN: &str = r#"#!/bin/sh
+printf 'argument %s\n' "$@"
+env
+cat "$GEMINI_CLI_HOME/.gemini/settings.json" "$CRUSH_GLOBAL_DATA/crush.json" 2>/dev/null
+case $1 in
+--data-dir) cat "$2/settings/providers.json" ;;
+--config) cat "$2" ;;
+esac
+printf "\nfolder %s\n" "${GEMINI_CLI_HOME:-${CRUSH_GLOBAL_DATA:-$2}}"
+exit 3
+"#;
+
+const AGENTS: [(&str, &str); 10] = [
+    ("claude", "claude"),
+    ("codex", "codex"),
+    ("gemini", "gemini"),
+    ("qwen", "qwen"),
+    ("opencode", "opencode"),
+    ("crush", "crush"),
+    ("goose", "goose"),
+    ("aider", "aider"),
+    ("cline", "cline"),
+    ("continue", "cn"),
+];
+
+#[test]
+fn each_agent_hears_of_the_server_and_leaves_its_users_files_as_they_are() {
+    let (server, address) = serve(&["--model-name", "fox 1"]);
+    wait_until_ready(&address);
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let own = home.join(".gemini/settings.json");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    let settings = "{\"security\":{\"auth\":{\"selectedType\":\"oauth-personal\"}}}";
+    fs::write(&own, settings).unwrap();
+    for (agent, program) in AGENTS {
+        let path = folder.path().join(program);
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(STAND_IN.as_bytes()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        drop(file);
+        let url = format!("http://{address}");
+        let launch = |more: &[&str]| {
+            let mut launch = command(&["launch", agent, "--url", &url]);
+            launch.args(more).env("ML_LAUNCH_API_KEY", "sesame").env("HOME", &home);
+            for name in ["GEMINI_CLI_HOME", "CRUSH_GLOBAL_DATA", "GOOGLE_API_KEY"] {
+                launch.env_remove(name);
+            }
+            let path = format!("{}:/usr/bin:/bin", folder.path().display());
+            launch.env("PATH", path).env("OPENAI_ORGANIZATION", "x").output().unwrap()
+        };
+        let output = launch(&["--", "say hi"]);
+        let (said, told) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(3), "{agent}: {told}");
+        for word in [url.as_str(), "fox 1", "sesame", "argument say hi\n"] {
+            assert!(said.contains(word), "{agent}: {word}: {said}");
+        }
+        assert!(!said.contains("ML_LAUNCH_API_KEY="), "{agent}: {said}");
+        let made = said.lines().find_map(|line| line.strip_prefix("folder ")).unwrap();
+        assert!(
+            !made.contains("ml-launch-") || !fs::exists(made).unwrap(),
+            "{agent}: {made} stays"
+        );
+
+        let output = launch(&["--print", "--", "say hi"]);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{agent}: {}", text(&output.stderr));
+        let command = shown.lines().last().unwrap();
+        assert!(command.starts_with("env -u ML_LAUNCH_API_KEY"), "{agent}: {shown}");
+        assert!(command.contains(&format!(" {program} ")), "{agent}: {shown}");
+        assert!(command.ends_with(" 'say hi'") && shown.contains(&url), "{agent}: {shown}");
+        assert!(shown.contains("KEY") && !shown.contains("sesame"), "{agent}: {shown}");
+    }
+    assert_eq!(fs::read_to_string(&own).unwrap(), settings);
+    let files = fs::read_dir(&home).unwrap().count();
+    assert_eq!(files, 1, "the home has further files");
+    signal(&server, "-TERM");
+    finish(server);
+}
+
+#[test]
+fn what_would_be_served_is_printed_and_not_started() {
+    let output =
+        command(&["launch", "crush", "--print", "--model", "/nowhere/fox"]).output().unwrap();
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        shown.starts_with("# as long as the agent: ml serve --model /nowhere/fox\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("http://127.0.0.1:PORT/v1") && shown.contains("\"fox\""), "{shown}");
+    assert!(
+        shown.contains("# FOLDER/crush.json") && shown.contains("CRUSH_GLOBAL_DATA=FOLDER"),
+        "{shown}"
+    );
 }

@@ -1,25 +1,18 @@
 //! Variables and arguments that point each agent to a server.
 
+mod files;
+
 use std::ffi::OsString;
 
 use serde_json::json;
 
+use self::files::{cline, continued, crush, gemini};
 use super::server::Served;
+use super::setup::Setup;
 use crate::args::Agent;
 
 /// The variable in which Codex finds the key.
 const CODEX_KEY: &str = "ML_LAUNCH_CODEX_KEY";
-
-/// Variables and arguments that an agent is started with.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Setup {
-    /// Variables that are set.
-    pub variables: Vec<(&'static str, String)>,
-    /// Variables that are not handed on.
-    pub removed: &'static [&'static str],
-    /// Arguments in front of the user's.
-    pub arguments: Vec<OsString>,
-}
 
 /// The program of `agent`, and the command that installs it.
 pub fn program(agent: Agent) -> (&'static str, &'static str) {
@@ -29,6 +22,11 @@ pub fn program(agent: Agent) -> (&'static str, &'static str) {
         Agent::Opencode => ("opencode", "npm install -g opencode-ai"),
         Agent::Qwen => ("qwen", "npm install -g @qwen-code/qwen-code"),
         Agent::Aider => ("aider", "pipx install aider-chat"),
+        Agent::Gemini => ("gemini", "npm install -g @google/gemini-cli"),
+        Agent::Crush => ("crush", "npm install -g @charmland/crush"),
+        Agent::Goose => ("goose", "brew install block-goose-cli"),
+        Agent::Cline => ("cline", "npm install -g cline"),
+        Agent::Continue => ("cn", "npm install -g @continuedev/cli"),
     }
 }
 
@@ -40,6 +38,11 @@ pub fn setup(agent: Agent, served: &Served, key: Option<&str>) -> Setup {
         Agent::Claude => claude(served, key),
         Agent::Codex => codex(served, key),
         Agent::Opencode => opencode(served, key),
+        Agent::Goose => goose(served, key),
+        Agent::Gemini => gemini(served, key),
+        Agent::Crush => crush(served, key),
+        Agent::Cline => cline(served, key),
+        Agent::Continue => continued(served, key),
     }
 }
 
@@ -69,7 +72,7 @@ fn claude(served: &Served, key: Option<&str>) -> Setup {
         variables.push(("CLAUDE_CODE_MAX_CONTEXT_TOKENS", served.context.to_string()));
     }
     // A key for Anthropic's own servers is not for this one.
-    Setup { variables, removed: &["ANTHROPIC_API_KEY"], arguments: Vec::new() }
+    Setup { variables, removed: &["ANTHROPIC_API_KEY"], ..Setup::default() }
 }
 
 /// Codex takes it from `-c NAME=VALUE`, whose values are TOML.
@@ -96,7 +99,7 @@ fn codex(served: &Served, key: Option<&str>) -> Setup {
         settings.push(format!("model_context_window={}", served.context));
     }
     let arguments = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
-    Setup { variables, removed: &[], arguments: arguments.collect() }
+    Setup { variables, arguments: arguments.collect(), ..Setup::default() }
 }
 
 /// opencode takes it from a variable that holds a file of settings.
@@ -118,7 +121,7 @@ fn opencode(served: &Served, key: Option<&str>) -> Setup {
         "small_model": name,
     });
     let variables = vec![("OPENCODE_CONFIG_CONTENT", settings.to_string())];
-    Setup { variables, removed: &[], arguments: Vec::new() }
+    Setup { variables, ..Setup::default() }
 }
 
 /// Qwen Code takes the server from variables, and the rest from flags, which count before what its
@@ -130,7 +133,8 @@ fn qwen(served: &Served, key: Option<&str>) -> Setup {
         ("OPENAI_MODEL", served.model.clone()),
     ];
     let flags = ["--auth-type", "openai", "--model", served.model.as_str()];
-    Setup { variables, removed: &["QWEN_MODEL"], arguments: flags.map(OsString::from).into() }
+    let arguments = flags.map(OsString::from).into();
+    Setup { variables, removed: &["QWEN_MODEL"], arguments, folder: None }
 }
 
 /// Aider takes the server and its models from flags, which count before a folder's `.env`. It knows
@@ -152,15 +156,38 @@ fn aider(served: &Served, key: Option<&str>) -> Setup {
         "--no-show-model-warnings",
     ];
     let removed = &["AIDER_OPENAI_API_BASE", "AIDER_OPENAI_API_KEY"];
-    Setup { variables, removed, arguments: flags.map(OsString::from).into() }
+    Setup { variables, removed, arguments: flags.map(OsString::from).into(), folder: None }
+}
+
+/// goose takes all of it from variables, which count before its file and its keyring.
+fn goose(served: &Served, key: Option<&str>) -> Setup {
+    let mut variables = vec![
+        ("GOOSE_PROVIDER", "openai".to_owned()),
+        ("GOOSE_MODEL", served.model.clone()),
+        // For titles and the like; otherwise it asks for one of OpenAI's.
+        ("GOOSE_FAST_MODEL", served.model.clone()),
+        ("OPENAI_HOST", served.url.clone()),
+        ("OPENAI_BASE_PATH", "v1/chat/completions".to_owned()),
+        ("OPENAI_API_KEY", key.unwrap_or("none").to_owned()),
+    ];
+    if served.context > 0 {
+        variables.push(("GOOSE_CONTEXT_LIMIT", served.context.to_string()));
+    }
+    let removed = &["OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT"];
+    Setup { variables, removed, ..Setup::default() }
 }
 
 /// Returns the variable by which `agent` is told of a file with authorities to trust.
 pub fn trust(agent: Agent) -> &'static str {
     match agent {
-        Agent::Claude | Agent::Opencode | Agent::Qwen => "NODE_EXTRA_CA_CERTS",
+        Agent::Claude
+        | Agent::Opencode
+        | Agent::Qwen
+        | Agent::Gemini
+        | Agent::Cline
+        | Agent::Continue => "NODE_EXTRA_CA_CERTS",
         Agent::Codex => "CODEX_CA_CERTIFICATE",
-        Agent::Aider => "SSL_CERT_FILE",
+        Agent::Aider | Agent::Crush | Agent::Goose => "SSL_CERT_FILE",
     }
 }
 

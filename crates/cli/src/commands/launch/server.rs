@@ -65,6 +65,13 @@ impl Served {
         Ok(Served { model: (*name).to_owned(), url, context })
     }
 
+    /// The `model` that a server would have, which is not started yet.
+    pub fn to_come(model: &Path, name: Option<&str>) -> Served {
+        let last = model.file_name().map_or_else(Default::default, |name| name.to_string_lossy());
+        let model = name.map_or_else(|| last.into_owned(), str::to_owned);
+        Served { url: "http://127.0.0.1:PORT".to_owned(), model, context: 0 }
+    }
+
     /// Returns the URL where OpenAI's protocol begins.
     pub fn base(&self) -> String {
         format!("{}/v1", self.url)
