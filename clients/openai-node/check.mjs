@@ -182,4 +182,20 @@ for await (const event of await transcribe({ stream: true })) {
 }
 assert.equal(said.trim(), heard);
 await fails(transcribe({}, Buffer.from("no sound")), OpenAI.BadRequestError, "file");
+// And with a tiny model that speaks phonemes: no other program has to make them.
+const speak = (more = {}) => embedding.audio.speech.create({
+  model: "kokoro", voice: "af_one", input: "h\u0259l\u02c8O", response_format: "pcm", phonemes: true, seed: 7, ...more,
+});
+const bytes = async (more) => Buffer.from(await (await speak(more)).arrayBuffer());
+const spoken = await bytes();
+assert.ok(spoken.length > 600 && spoken.some((byte) => byte !== 0));
+const file = await speak({ response_format: "wav" });
+assert.equal(file.headers.get("content-type"), "audio/wav");
+assert.deepEqual(Buffer.from(await file.arrayBuffer()).subarray(44), spoken);
+const chunks = [];
+for await (const chunk of (await speak()).body) chunks.push(chunk);
+assert.deepEqual(Buffer.concat(chunks), spoken);
+await fails(speak({ voice: "alloy" }), OpenAI.BadRequestError, "voice");
+await fails(speak({ response_format: "mp3" }), OpenAI.BadRequestError, "response_format");
+await fails(speak({ model: "tts-1" }), OpenAI.NotFoundError, "model");
 console.log("openai for Node: passed");

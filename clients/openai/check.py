@@ -14,7 +14,7 @@ import wave
 import openai
 from openai import OpenAI
 from openai.types import completion_create_params, embedding_create_params, image_edit_params, image_generate_params
-from openai.types.audio import transcription_create_params
+from openai.types.audio import speech_create_params, transcription_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
@@ -461,6 +461,37 @@ def check_transcriptions():
     taken = transcription_create_params.TranscriptionCreateParamsNonStreaming
     count = walked("audio/transcriptions", taken, base, True, url)
     assert count >= 8, count
+
+
+def check_speech():
+    """On the same server, with a tiny model that speaks phonemes: no other program has to make them."""
+    url = os.environ["ML_EMBEDDING"]
+    audio = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0).audio
+    said = {"model": "kokoro", "voice": "af_one", "input": "h\u0259l\u02c8O", "extra_body": {"phonemes": True, "seed": 7}}
+
+    def speak(**more):
+        return audio.speech.create(**(said | more))
+
+    whole = speak(response_format="wav")
+    assert whole.response.headers["content-type"] == "audio/wav"
+    assert whole.content[:4] == b"RIFF" and whole.content[8:16] == b"WAVEfmt ", whole.content[:16]
+    samples = whole.content[44:]
+    rate = struct.unpack("<I", whole.content[24:28])[0]
+    assert rate == 24000 and len(samples) > 600 and any(samples), (rate, len(samples))
+    assert speak(response_format="pcm").content == samples
+    with audio.speech.with_streaming_response.create(**said, response_format="pcm") as response:
+        assert b"".join(response.iter_bytes()) == samples
+    assert len(speak(response_format="pcm", speed=4).content) < len(samples)
+    assert speak(response_format="pcm", voice="bm_two").content != samples
+    bad = openai.BadRequestError
+    fails(bad, "voice", lambda: speak(voice="alloy"))
+    fails(bad, "response_format", lambda: speak(response_format="mp3"))
+    fails(bad, "speed", lambda: speak(speed=9))
+    fails(bad, "instructions", lambda: speak(instructions="whisper"))
+    fails(openai.NotFoundError, "model", lambda: speak(model="tts-1"))
+    base = {"model": "kokoro", "voice": "af_one", "input": "A", "phonemes": True}
+    count = walked("audio/speech", speech_create_params.SpeechCreateParams, base, True, url)
+    assert count >= 6, count
 
 
 def check_errors_of_responses():

@@ -60,3 +60,5 @@ pub use backend::{
     is_transcription_model, load_embedded, load_random, outline, quantise, register, system,
 };
 pub use convert::{Packing, QuantiseOptions, Quantised, Recipe, Rule, packing};
+#[cfg(feature = "speech")]
+pub use speech::espeak_ng;

@@ -23,6 +23,9 @@ use crate::protocol::own::tables as own;
 use crate::protocol::responses::tables as responses_of;
 use crate::run::state::State;
 
+/// The answer that is no JSON: sound as bytes, or events.
+const SOUND: &str = "Sound";
+
 /// An endpoint that takes a JSON object.
 struct Endpoint {
     path: &'static str,
@@ -183,7 +186,7 @@ const POSTS: &[Endpoint] = &[
         path: "/v1/audio/speech",
         about: "Say a text",
         tables: &[tables::SPEAKING],
-        answer: "Object",
+        answer: SOUND,
         error: "Error",
         one_of: &[],
     },
@@ -347,8 +350,7 @@ pub fn document(limits: &Limits) -> Json {
         paths.insert((*path).to_owned(), json!({"get": operation}));
     }
     for endpoint in POSTS {
-        let answer = json!({"$ref": format!("#/components/schemas/{}", endpoint.answer)});
-        let mut content = json!({"application/json": {"schema": answer}});
+        let mut content = answer(endpoint);
         if endpoint.tables.iter().any(|table| table.iter().any(|field| field.name == "stream")) {
             let lines = endpoint.path.starts_with("/api/");
             let media_type = if lines { "application/x-ndjson" } else { "text/event-stream" };
@@ -388,6 +390,17 @@ pub fn document(limits: &Limits) -> Json {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     })
+}
+
+/// The media types of an endpoint's whole answer.
+fn answer(endpoint: &Endpoint) -> Json {
+    if endpoint.answer == SOUND {
+        let bytes = json!({"schema": {"type": "string", "format": "binary"}});
+        let events = json!({"schema": {"type": "string"}});
+        return json!({"audio/wav": bytes, "audio/pcm": bytes, "text/event-stream": events});
+    }
+    let schema = json!({"$ref": format!("#/components/schemas/{}", endpoint.answer)});
+    json!({"application/json": {"schema": schema}})
 }
 
 /// The name of a model in a path.

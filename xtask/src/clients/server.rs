@@ -41,7 +41,7 @@ impl Server {
     }
 
     /// Starts `program` with a model that embeds, `bert`, and a reranker, `qwen3_reranker`, beside
-    /// its own.
+    /// its own, and with tiny ones that transcribe, `multilingual`, and speak, `kokoro`.
     pub fn start_embedding(program: &Path) -> Result<Server> {
         let models = root().join("crates/metal-backend/tests/fixtures/embeddings/models");
         let mut command = Server::command(program);
@@ -50,6 +50,8 @@ impl Server {
         }
         let ears = root().join("crates/metal-backend/tests/fixtures/speech/multilingual");
         command.arg("--transcription-model").arg(ears);
+        let mouth = root().join("crates/metal-backend/tests/fixtures/speech/kokoro");
+        command.arg("--speech-model").arg(mouth);
         Server::of(command, program)
     }
 

@@ -33,6 +33,9 @@ struct Diagnosis {
     cuda: Cuda,
     /// The folder of pulled models; `null` where no variable names one.
     models_folder: Option<PathBuf>,
+    /// The program that turns text into phonemes for `ml speak`; `null` where it is not on the
+    /// `PATH`.
+    espeak_ng: Option<PathBuf>,
     /// `null` without a home folder.
     chat_history: Option<ChatHistory>,
     checks: Vec<Check>,
@@ -225,8 +228,29 @@ fn diagnose() -> Diagnosis {
         backends: backends(),
         cuda: Cuda::here(),
         models_folder: Settings::from_env().ok().map(|settings| settings.cache),
+        espeak_ng: espeak_ng(),
         chat_history: ChatHistory::here(),
         checks,
+    }
+}
+
+#[cfg(feature = "speech")]
+fn espeak_ng() -> Option<PathBuf> {
+    metal_backend::espeak_ng()
+}
+
+#[cfg(not(feature = "speech"))]
+fn espeak_ng() -> Option<PathBuf> {
+    None
+}
+
+/// The state of the program that turns text into phonemes.
+fn phonemes(espeak_ng: Option<&PathBuf>) -> String {
+    match espeak_ng {
+        Some(program) => program.display().to_string(),
+        None => "not on the PATH: `ml speak` needs it for text (`apt install espeak-ng`, `dnf install espeak-ng`, \
+                 `brew install espeak-ng`); `--phonemes` goes without"
+            .to_owned(),
     }
 }
 
@@ -311,6 +335,9 @@ fn text(diagnosis: &Diagnosis) -> String {
     if cfg!(target_os = "linux") {
         text += &format!("{:<15}{}\n", "CUDA", diagnosis.cuda);
     }
+    if cfg!(feature = "speech") {
+        text += &format!("{:<15}{}\n", "espeak-ng", phonemes(diagnosis.espeak_ng.as_ref()));
+    }
     let folder = diagnosis.models_folder.as_ref().map(|folder| folder.display().to_string());
     let folder = folder.unwrap_or_else(|| "no folder: set HF_HUB_CACHE".to_owned());
     text += &format!("{:<15}{folder}\n", "pulled models");
@@ -327,8 +354,14 @@ fn text(diagnosis: &Diagnosis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendState, ChatHistory, Check, Cuda, Diagnosis, text};
+    use super::{BackendState, ChatHistory, Check, Cuda, Diagnosis, phonemes, text};
     use crate::failure::Failure;
+
+    #[test]
+    fn a_missing_program_is_told_with_the_way_to_install_it() {
+        let told = phonemes(None);
+        assert!(told.contains("not on the PATH") && told.contains("apt install"), "{told}");
+    }
 
     #[test]
     fn a_failed_check_is_told_with_its_reason() {
@@ -350,6 +383,7 @@ mod tests {
                 advice: None,
             },
             models_folder: Some("/u/hub".into()),
+            espeak_ng: Some("/u/espeak-ng".into()),
             chat_history: Some(ChatHistory { file: "/u/history".into(), bytes: Some(2048) }),
             checks: vec![
                 Check::of("mlx", Ok("0.32.2 on cpu".into())),
@@ -363,6 +397,8 @@ mod tests {
             text.contains("CUDA           NVIDIA's driver 580.1; /u/ml/cuda is not in use\n"),
             "{text}"
         );
+        let line = "espeak-ng      /u/espeak-ng\n";
+        assert_eq!(text.contains(line), cfg!(feature = "speech"), "{text}");
         assert!(text.contains("pulled models  /u/hub\n"), "{text}");
         let history = "chat history   /u/history (2.0 KiB); `ml chat --no-history` keeps nothing\n";
         assert!(text.contains(history), "{text}");

@@ -34,6 +34,7 @@ use crate::engine::{Turn, Turns, device};
 use crate::kernels::Kernels;
 
 pub(crate) use checkpoint::is_known;
+pub use espeak::espeak_ng;
 
 /// The most characters of a request.
 const MOST_TEXT: usize = 1 << 17;

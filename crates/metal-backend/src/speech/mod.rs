@@ -14,6 +14,7 @@ mod segments;
 mod session;
 mod transcriber;
 
+pub use kokoro::espeak_ng;
 pub(crate) use kokoro::{KokoroModel, is_known as is_kokoro};
 pub(crate) use model::MlxTranscriptionModel;
 pub(crate) use parakeet::{ParakeetModel, is_known as is_parakeet};

@@ -153,3 +153,24 @@ fn what_cannot_be_done_is_refused_by_its_field() {
     assert_eq!(refused.status, 400);
     assert!(refused.text.contains("--speech-model"), "{}", refused.text);
 }
+
+#[test]
+fn the_description_names_the_forms_of_sound_and_no_object() {
+    let (server, _) = server();
+    let document = server.get("/openapi.json").json();
+    let content = &document["paths"]["/v1/audio/speech"]["post"]["responses"]["200"]["content"];
+    let described: Vec<&String> = content.as_object().unwrap().keys().collect();
+    assert_eq!(described, ["audio/wav", "audio/pcm", "text/event-stream"]);
+    for form in ["audio/wav", "audio/pcm"] {
+        assert_eq!(content[form]["schema"], json!({"type": "string", "format": "binary"}));
+    }
+    let asked = [json!({}), json!({"response_format": "pcm"}), json!({"stream_format": "sse"})];
+    for (media_type, more) in described.into_iter().zip(asked) {
+        let mut body = json!({"input": "a fox"});
+        crate::merge(&mut body, more);
+        let mut client = Client::connect(server.address);
+        let headers = [("content-type", "application/json")];
+        client.send("POST", "/v1/audio/speech", &headers, &body.to_string());
+        client.read_until(&format!("content-type: {media_type}\r\n"));
+    }
+}

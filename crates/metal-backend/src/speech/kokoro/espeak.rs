@@ -33,11 +33,7 @@ impl Espeak {
     /// # Errors
     /// [`Error::Unsupported`] with the way to install it.
     pub fn find(language: Language) -> Result<Espeak> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let mut found = env::split_paths(&path).filter(|folder| folder.is_absolute());
-        let program =
-            found.find_map(|folder| Some(folder.join(PROGRAM)).filter(|at| is_program(at)));
-        let Some(program) = program else {
+        let Some(program) = espeak_ng() else {
             return Err(Error::Unsupported {
                 what: "text".into(),
                 reason: format!(
@@ -126,6 +122,13 @@ impl Espeak {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         Ok(lines.map(str::to_owned).collect())
     }
+}
+
+/// The program espeak-ng, which turns text into phonemes, in one of the folders of `PATH`.
+pub fn espeak_ng() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&path).filter(|folder| folder.is_absolute());
+    folders.find_map(|folder| Some(folder.join(PROGRAM)).filter(|at| is_program(at)))
 }
 
 /// Returns true for a file that may be run.
