@@ -36,7 +36,8 @@ pub enum Agent {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The agent is told of the server by variables and flags of this one run, and by files in a folder
-that goes with it; its user's own files stay as they are. ML_LAUNCH_API_KEY holds the key of a server that wants one.
+that goes with it; its user's own files stay as they are. ML_LAUNCH_API_KEY holds the key of a
+server that wants one.
 
 Examples:
   ml launch claude --model mlx-community/Qwen3-0.6B-4bit
@@ -52,7 +53,7 @@ pub struct LaunchArgs {
     #[arg(value_name = "AGENT", value_enum)]
     pub agent: Option<Agent>,
     /// Print what the agent would be started with, and start nothing; `KEY` stands for the key
-    #[arg(long, requires = "agent")]
+    #[arg(long, conflicts_with_all = ["ranks", "hostfile"])]
     pub print: bool,
     /// Run the command of `ml` behind `--` in N processes that compute its model together, on this
     /// host's CPU, or on an NVIDIA GPU each: `serve`, `chat`, `generate`, `classify`, `bench` or
