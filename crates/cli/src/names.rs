@@ -33,6 +33,15 @@ pub fn parse(text: &str) -> Result<Name> {
     Name::from_address(text, endpoint).map_err(refused)
 }
 
+/// `MODEL` or `NAME=MODEL`. What is there as a whole is a folder, whatever its name has in it.
+pub fn split(given: &Path) -> (Option<&str>, &Path) {
+    let text = given.to_str().filter(|_| !given.exists());
+    match text.and_then(|text| text.split_once('=')) {
+        Some((name, model)) if !name.is_empty() => (Some(name), Path::new(model)),
+        _ => (None, given),
+    }
+}
+
 /// Returns true for what is written as the path of a file or folder, and no name.
 fn is_path(text: &str) -> bool {
     // Behind the hub's address, a file has more parts.
@@ -159,5 +168,16 @@ mod tests {
         for text in ["org/name", "https://hf.co/org/name/", "hf.co/org/name/blob/main/x.gguf"] {
             assert!(!is_path(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_stands_before_the_model_unless_the_whole_is_a_folder() {
+        assert_eq!(split(Path::new("a/b")), (None, Path::new("a/b")));
+        assert_eq!(split(Path::new("small=a/b")), (Some("small"), Path::new("a/b")));
+        assert_eq!(split(Path::new("=a/b")), (None, Path::new("=a/b")));
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("a=b");
+        std::fs::create_dir(&odd).unwrap();
+        assert_eq!(split(&odd), (None, odd.as_path()));
     }
 }

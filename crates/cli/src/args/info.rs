@@ -57,7 +57,7 @@ impl InfoArgs {
             context_length: self.context_length,
             kv_bits: self.kv_bits,
             kv_group_size: self.kv_group_size,
-            adapter: self.adapter.clone(),
+            adapter: self.adapter.iter().cloned().collect(),
             ..HowArgs::default()
         };
         how.options()

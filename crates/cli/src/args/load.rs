@@ -75,9 +75,9 @@ pub struct HowArgs {
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub kv_group_size: Option<usize>,
     /// Apply the LoRA adapter in this folder, or ORG/NAME that `ml pull` fetched, where the backend
-    /// can
+    /// can. `ml serve` takes several as NAME=ADAPTER: each makes a further model, MODEL:NAME
     #[arg(long, value_name = "ADAPTER")]
-    pub adapter: Option<PathBuf>,
+    pub adapter: Vec<PathBuf>,
     /// Who drafts the next tokens, which one pass verifies: mtp, a layer of the model's own; draft,
     /// the --draft-model; ngram, what followed the last tokens before; off, nobody [default: auto,
     /// the first of these that there is, ngram where --draft-tokens asks for drafts]
@@ -119,7 +119,7 @@ impl HowArgs {
             kv_group_size: self.kv_group_size,
             batch_invariant: self.batch_invariant,
             gpu_layers: None,
-            adapter_path: self.adapter.as_deref().map(names::folder).transpose()?,
+            adapter_path: self.adapter()?,
             speculate: self.speculate.unwrap_or_default(),
             draft_model: self.draft_model.as_deref().map(names::folder).transpose()?,
             dtype: self.dtype,
@@ -134,6 +134,19 @@ impl HowArgs {
         };
         options.validate()?;
         Ok(options)
+    }
+
+    /// The folder of the one adapter.
+    fn adapter(&self) -> Result<Option<PathBuf>> {
+        match self.adapter.as_slice() {
+            [] => Ok(None),
+            [one] if names::split(one).0.is_none() => names::folder(one).map(Some),
+            _ => {
+                let reason = "--adapter: one adapter without a name is applied here; `ml serve` in one process takes \
+                              several as NAME=ADAPTER";
+                Err(Failure::Usage(reason.to_owned()))
+            }
+        }
     }
 
     /// The processes that compute the model together.

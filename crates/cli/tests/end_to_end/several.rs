@@ -7,6 +7,8 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -161,6 +163,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_loaded() {
     let empty = tempfile::tempdir().unwrap();
     let empty = empty.path().to_str().unwrap();
     let (a, b) = (format!("a={DEMO}"), format!("b={DEMO}"));
+    let named = format!("x={empty}");
     for (arguments, expected) in [
         (vec!["--model", DEMO, "--model", DEMO], "two models are called `demo-model`"),
         (vec!["--model", &a, "--pin", "x"], "--pin: there is no model `x`; there are `a`"),
@@ -168,6 +171,8 @@ fn what_cannot_be_meant_is_refused_before_anything_is_loaded() {
         (vec!["--model", &a, "--model", &b, "--model-name", "x"], "--model-name is for one model"),
         (vec!["--model", &a, "--model", &b, "--model-alias", "x"], "write ALIAS=NAME"),
         (vec!["--model", &a, "--model", &b, "--adapter", empty], "--adapter is for one model"),
+        (vec!["--adapter", &named, "--adapter", empty], "write NAME="),
+        (vec!["--model", &a, "--model", &b, "--adapter", &named], "for one model that answers"),
         (vec!["--models-dir", empty], "--models-dir: no folder in"),
         (vec!["--model", &a, "--model-name", "x"], "name one model twice"),
         (vec!["--max-n", "0"], "--max-n: must be at least 1"),
@@ -284,5 +289,62 @@ fn models_that_are_put_into_the_folder_are_served_and_those_that_are_taken_away_
     thread::sleep(Duration::from_millis(1100));
     let chat = json!({"model": "broken", "messages": [{"role": "user", "content": FOX}]});
     assert_eq!(ask(&address, "POST", "/v1/chat/completions", &chat).0, 404);
+    end(child);
+}
+
+/// An adapter of the demo model, in mlx-lm's layout, that changes what it says by `scale`.
+fn adapter(scale: f32) -> TempDir {
+    let config: Value =
+        serde_json::from_str(&fs::read_to_string(format!("{DEMO}/config.json")).unwrap()).unwrap();
+    let number = |name: &str| config[name].as_u64().unwrap() as usize;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = json!({
+        "fine_tune_type": "lora", "num_layers": 1, "lora_parameters": {"rank": 1, "scale": scale},
+    });
+    fs::write(folder.path().join("adapter_config.json"), settings.to_string()).unwrap();
+    let (hidden, inner) = (number("hidden_size"), number("intermediate_size"));
+    let factor = |count: usize| -> Vec<u8> {
+        (0..count).flat_map(|at| ((at % 7) as f32 - 3.0).to_le_bytes()).collect()
+    };
+    let (a, b) = (factor(inner), factor(hidden));
+    let view =
+        |shape: [usize; 2], bytes| TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap();
+    let module = "model.layers.0.mlp.down_proj";
+    let factors = [
+        (format!("{module}.lora_a"), view([inner, 1], &a)),
+        (format!("{module}.lora_b"), view([1, hidden], &b)),
+    ];
+    let bytes = safetensors::serialize(factors, None).unwrap();
+    fs::write(folder.path().join("adapters.safetensors"), bytes).unwrap();
+    folder
+}
+
+#[test]
+fn adapters_are_models_beside_the_one_without_them_and_share_no_prefix() {
+    let (one, two) = (adapter(1.0), adapter(-2.0));
+    let at = |name: &str, folder: &TempDir| format!("{name}={}", folder.path().display());
+    let (first, second) = (at("one", &one), at("two", &two));
+    let arguments = ["--model-name", "base", "--adapter", &first, "--adapter", &second];
+    let (child, address) = serve(&arguments);
+    wait_until_ready(&address);
+    let names = [("base", "unloaded"), ("base:one", "unloaded"), ("base:two", "unloaded")];
+    assert_eq!(states(&address), pairs(&names));
+    let base = says(&address, "base");
+    let alone = |folder: &TempDir| {
+        let folder = folder.path().to_str().unwrap();
+        let arguments = ["generate", "-q", "-t", "0", "-n", "8", "--adapter", folder, FOX];
+        text(&ml(&arguments).stdout).trim_end_matches('\n').to_owned()
+    };
+    let expected = [alone(&one), alone(&two)];
+    assert!(expected[0] != base && expected[1] != base && expected[0] != expected[1]);
+    // The same prompt again and again: whoever had another's keys would say something else.
+    for _ in 0..2 {
+        assert_eq!([says(&address, "base:one"), says(&address, "two")], expected);
+        assert_eq!(says(&address, "base"), base);
+    }
+    let (status, answer) =
+        ask(&address, "POST", "/v1/chat/completions", &json!({"model": "three", "messages": []}));
+    assert_eq!(status, 404, "{answer}");
+    assert_eq!(get(&address, "/lora-adapters"), json!([]));
     end(child);
 }

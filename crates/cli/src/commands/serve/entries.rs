@@ -6,7 +6,7 @@ use inference_core::{
 };
 use inference_server::{Described, Entry};
 
-use super::sources::{Named, Place};
+use super::sources::{Named, Place, with_adapter};
 use crate::failure::Result;
 
 /// A description of a model that is not loaded.
@@ -19,6 +19,10 @@ pub fn describe(one: &Named, load: &LoadOptions) -> Result<Option<Described>> {
     Ok(match &one.place {
         Place::Text(source) => {
             let (info, capabilities) = source.describe(load)?;
+            Some(Described::Text(Box::new(info), capabilities))
+        }
+        Place::Adapted(source, adapter) => {
+            let (info, capabilities) = source.describe(&with_adapter(load, adapter))?;
             Some(Described::Text(Box::new(info), capabilities))
         }
         Place::Image(folder) => {

@@ -10,8 +10,9 @@ use inference_server::{Change, Loader, Model};
 
 use super::entries::{Naming, describe};
 use super::folder::Folder;
-use super::sources::Place;
+use super::sources::{Place, with_adapter};
 use crate::failure::Failure;
+use crate::source::Source;
 
 /// Loads models from their places.
 pub struct Places {
@@ -39,6 +40,25 @@ impl Places {
     fn place(&self, index: usize) -> Arc<Place> {
         Arc::clone(&self.places.read().unwrap_or_else(PoisonError::into_inner)[index])
     }
+
+    fn load_text(
+        &self,
+        index: usize,
+        source: &Source,
+        load: &LoadOptions,
+    ) -> inference_core::Result<Model> {
+        let progress = LoadProgress::new();
+        let load = LoadOptions { progress: Some(progress.clone()), ..load.clone() };
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some((index, progress));
+        let loaded = source.load(&load, true).map_err(Failure::into_contract)?;
+        Ok(Model::Text(loaded))
+    }
+}
+
+/// Bytes of the weights of a model that is loaded so.
+fn bytes_of(source: &Source, load: &LoadOptions) -> inference_core::Result<u64> {
+    let described = source.describe(load).map_err(Failure::into_contract)?;
+    Ok(described.0.weight_bytes)
 }
 
 impl Loader for Places {
@@ -46,10 +66,8 @@ impl Loader for Places {
         // What an earlier load of it told holds no more.
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match &*self.place(index) {
-            Place::Text(source) => {
-                let described = source.describe(&self.load).map_err(Failure::into_contract)?;
-                Ok(described.0.weight_bytes)
-            }
+            Place::Text(source) => bytes_of(source, &self.load),
+            Place::Adapted(source, adapter) => bytes_of(source, &with_adapter(&self.load, adapter)),
             Place::Image(folder) => {
                 let info = metal_backend::describe_image_model(folder, &self.images)?;
                 let bytes = info.components.iter().map(|component| component.weight_bytes);
@@ -73,13 +91,9 @@ impl Loader for Places {
 
     fn load(&self, index: usize) -> inference_core::Result<Model> {
         match &*self.place(index) {
-            Place::Text(source) => {
-                let progress = LoadProgress::new();
-                let load = LoadOptions { progress: Some(progress.clone()), ..self.load.clone() };
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some((index, progress));
-                let loaded = source.load(&load, true).map_err(Failure::into_contract)?;
-                Ok(Model::Text(loaded))
+            Place::Text(source) => self.load_text(index, source, &self.load),
+            Place::Adapted(source, adapter) => {
+                self.load_text(index, source, &with_adapter(&self.load, adapter))
             }
             Place::Image(folder) => {
                 metal_backend::register()?;

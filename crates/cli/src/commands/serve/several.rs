@@ -10,11 +10,12 @@ use super::entries::{Naming, describe};
 use super::folder::Folder;
 use super::places::Places;
 use super::sources::{
-    self, Named, PREFIX_CACHE, embedding_options, image_options, speech_options,
+    self, Named, PREFIX_CACHE, Place, embedding_options, image_options, speech_options,
     transcription_options,
 };
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
+use crate::names;
 use crate::output::note;
 
 /// How many requests wait for loads, and for how long, where nothing is asked for.
@@ -38,8 +39,9 @@ pub struct Several {
 pub fn is_meant(args: &ServeArgs) -> Result<bool> {
     match args.models.as_slice() {
         _ if args.pool.is_given() => Ok(true),
+        _ if sources::names_adapters(args) => Ok(true),
         [] => Ok(false),
-        [only] => Ok(sources::split(only).0.is_some() || sources::makes_no_text(only)?),
+        [only] => Ok(names::split(only).0.is_some() || sources::makes_no_text(only)?),
         _ => Ok(true),
     }
 }
@@ -51,12 +53,16 @@ pub fn is_meant(args: &ServeArgs) -> Result<bool> {
 /// model alone.
 pub fn choose(args: &ServeArgs) -> Result<Several> {
     let named = sources::all(args)?;
-    let mut load = args.load.options()?;
     let texts = named.iter().filter(|one| one.place.makes() == Makes::Text).count();
-    if texts > 1 && args.load.adapter.is_some() {
+    let mut how = args.load.clone();
+    if sources::names_adapters(args) {
+        // Each is a model of its own.
+        how.adapter.clear();
+    } else if texts > 1 && !how.adapter.is_empty() {
         let reason = "--adapter is for one model, and this server has several";
         return Err(Failure::Usage(reason.to_owned()));
     }
+    let mut load = how.options()?;
     let images = named.iter().any(|one| one.place.makes() == Makes::Pictures);
     if !images && (args.image_keep || args.image_quantise.is_some()) {
         let reason = "--image-keep and --image-quantise say nothing without a model that makes \
@@ -127,6 +133,18 @@ fn limit(args: &ServeArgs) -> Result<u64> {
     Ok(args.load.memory_limit.map_or(device, |limit| limit.min(device)))
 }
 
+/// The names of adapters, each with that of its model.
+fn adapters_names(args: &ServeArgs, named: &[Named]) -> Vec<(String, String)> {
+    let names = args.load.adapter.iter().filter_map(|given| names::split(given).0);
+    let of = |name: &str| {
+        let model =
+            |one: &&Named| one.name.strip_suffix(name).is_some_and(|base| base.ends_with(':'));
+        let found = named.iter().filter(|one| matches!(one.place, Place::Adapted(..))).find(model);
+        found.map(|one| (name.to_owned(), one.name.clone()))
+    };
+    names.filter_map(of).collect()
+}
+
 /// The table's entries.
 fn entries(
     args: &ServeArgs,
@@ -146,7 +164,7 @@ fn entries(
     };
     args.pool.pin.iter().try_for_each(|name| check("--pin", name))?;
     args.pool.at_start.iter().try_for_each(|name| check("--load", name))?;
-    let mut aliases: Vec<(String, String)> = Vec::new();
+    let mut aliases = adapters_names(args, named);
     for alias in &args.model_alias {
         match (alias.split_once('='), named) {
             (Some((alias, name)), _) if named.iter().any(|one| one.name == name) => {

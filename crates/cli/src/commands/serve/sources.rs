@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use inference_core::{
-    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, ModelKind, SpeechLoadOptions,
-    TranscriptionLoadOptions, discover, model_kind,
+    DiscoveredModel, EmbeddingLoadOptions, ImageLoadOptions, LoadOptions, ModelKind,
+    SpeechLoadOptions, TranscriptionLoadOptions, discover, model_kind,
 };
 use inference_server::Makes;
 
@@ -24,6 +24,8 @@ pub const PREFIX_CACHE: u64 = 1 << 30;
 pub enum Place {
     /// A model that answers in text.
     Text(Source),
+    /// A model that answers in text with the adapter in this folder.
+    Adapted(Source, PathBuf),
     /// The folder of one that makes pictures.
     Image(PathBuf),
     /// The folder of one that embeds or scores texts, and which of both.
@@ -38,7 +40,7 @@ impl Place {
     /// Returns the kind of its outputs.
     pub fn makes(&self) -> Makes {
         match self {
-            Place::Text(_) => Makes::Text,
+            Place::Text(_) | Place::Adapted(..) => Makes::Text,
             Place::Image(_) => Makes::Pictures,
             Place::Embedding(_, makes) => *makes,
             Place::Transcription(_) => Makes::Transcripts,
@@ -50,7 +52,7 @@ impl Place {
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Place::Text(Source::Folder(folder)) => Some(folder),
-            Place::Text(_) => None,
+            Place::Text(_) | Place::Adapted(..) => None,
             Place::Image(folder)
             | Place::Embedding(folder, _)
             | Place::Transcription(folder)
@@ -133,7 +135,7 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
         all.push(Named { name, place: Place::Speech(folder), is_asked_for: true });
     }
     if let (Some(name), [only]) = (&args.model_name, all.as_mut_slice()) {
-        if let Some(own) = args.models.iter().find(|model| split(model).0.is_some()) {
+        if let Some(own) = args.models.iter().find(|model| names::split(model).0.is_some()) {
             return Err(Failure::Usage(format!(
                 "--model-name {name} (or ML_SERVE_MODEL_NAME) and --model {} name one model twice: give one of both",
                 own.display()
@@ -144,6 +146,8 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
         let reason = "--model-name is for one model: with several, write --model NAME=MODEL";
         return Err(Failure::Usage(reason.to_owned()));
     }
+    let adapters = adapted(args, &all)?;
+    all.extend(adapters);
     let mut seen = BTreeMap::new();
     for Named { name, place, .. } in &all {
         if let Some(other) = seen.insert(name, place) {
@@ -158,25 +162,56 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
     Ok(all)
 }
 
+/// Returns true when an adapter has a name, and so is a model beside the one without it.
+pub fn names_adapters(args: &ServeArgs) -> bool {
+    args.load.adapter.iter().any(|given| names::split(given).0.is_some())
+}
+
+/// The name of the model `base` with the adapter called `name`.
+pub fn adapted_name(base: &str, name: &str) -> String {
+    format!("{base}:{name}")
+}
+
+/// The one model for text of `all` with each adapter that has a name.
+///
+/// # Errors
+/// There is another number of models, an adapter has no name, or is not in the cache.
+fn adapted(args: &ServeArgs, all: &[Named]) -> Result<Vec<Named>> {
+    if !names_adapters(args) {
+        return Ok(Vec::new());
+    }
+    let mut texts = all.iter().filter_map(|one| match &one.place {
+        Place::Text(source) => Some((one, source)),
+        _ => None,
+    });
+    let (Some((base, source)), None) = (texts.next(), texts.next()) else {
+        let reason = "--adapter NAME=ADAPTER is for one model that answers in text: name one by \
+                      --model";
+        return Err(Failure::Usage(reason.to_owned()));
+    };
+    let adapters = args.load.adapter.iter().map(|given| {
+        let (name, adapter) = names::split(given);
+        let name = name.ok_or_else(|| {
+            let given = given.display();
+            Failure::Usage(format!("--adapter {given}: several need names: write NAME={given}"))
+        })?;
+        let place = Place::Adapted(source.clone(), names::folder(adapter)?);
+        Ok(Named { name: adapted_name(&base.name, name), place, is_asked_for: true })
+    });
+    adapters.collect()
+}
+
 /// Looks for each model that `args` name, and fetches those that are not here where that is wanted.
 ///
 /// # Errors
 /// A name that is not in the cache, and was not fetched.
 pub fn find_all(args: &ServeArgs) -> Result<()> {
-    let texts = args.models.iter().map(|model| split(model).1);
+    let texts = args.models.iter().map(|model| names::split(model).1);
     let others = [&args.embedding_model, &args.transcription_model, &args.speech_model];
     let others = others.into_iter().flatten();
     let others = others.chain(&args.image_model).map(PathBuf::as_path);
-    texts.chain(others).try_for_each(|model| names::folder(model).map(|_| ()))
-}
-
-/// `MODEL` or `NAME=MODEL`. What is there as a whole is a folder, whatever its name has in it.
-pub fn split(given: &Path) -> (Option<&str>, &Path) {
-    let text = given.to_str().filter(|_| !given.exists());
-    match text.and_then(|text| text.split_once('=')) {
-        Some((name, model)) if !name.is_empty() => (Some(name), Path::new(model)),
-        _ => (None, given),
-    }
+    let adapters = args.load.adapter.iter().map(|adapter| names::split(adapter).1);
+    texts.chain(others).chain(adapters).try_for_each(|model| names::folder(model).map(|_| ()))
 }
 
 /// Returns true when a model makes pictures, vectors, scores, transcripts or speech instead of
@@ -189,7 +224,7 @@ pub fn makes_no_text(given: &Path) -> Result<bool> {
 }
 
 fn named(given: &Path) -> Result<Named> {
-    let (name, model) = split(given);
+    let (name, model) = names::split(given);
     let source = Source::of(Some(model))?;
     if let Source::Folder(folder) = &source
         && !folder.is_dir()
@@ -244,11 +279,17 @@ fn file_name(path: &Path) -> Option<String> {
 pub fn shown(place: &Place) -> String {
     match place {
         Place::Text(source) => source.name(),
+        Place::Adapted(_, adapter) => adapter.display().to_string(),
         Place::Image(folder)
         | Place::Embedding(folder, _)
         | Place::Transcription(folder)
         | Place::Speech(folder) => folder.display().to_string(),
     }
+}
+
+/// How a model is loaded with the adapter in this folder.
+pub fn with_adapter(load: &LoadOptions, adapter: &Path) -> LoadOptions {
+    LoadOptions { adapter_path: Some(adapter.to_owned()), ..load.clone() }
 }
 
 /// How embedding models are loaded.
@@ -294,23 +335,5 @@ pub fn image_options(args: &ServeArgs) -> ImageLoadOptions {
         queue_limit: Some(args.limits.queue),
         keep_components: args.image_keep,
         ..ImageLoadOptions::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::split;
-
-    #[test]
-    fn a_name_stands_before_the_model_unless_the_whole_is_a_folder() {
-        assert_eq!(split(Path::new("a/b")), (None, Path::new("a/b")));
-        assert_eq!(split(Path::new("small=a/b")), (Some("small"), Path::new("a/b")));
-        assert_eq!(split(Path::new("=a/b")), (None, Path::new("=a/b")));
-        let folder = tempfile::tempdir().unwrap();
-        let odd = folder.path().join("a=b");
-        std::fs::create_dir(&odd).unwrap();
-        assert_eq!(split(&odd), (None, odd.as_path()));
     }
 }
