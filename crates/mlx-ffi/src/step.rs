@@ -107,8 +107,7 @@ pub struct Step<'a> {
     pub keys: &'a Array,
     /// The values, likewise.
     pub values: &'a Array,
-    /// What belongs to packed keys and values; only
-    /// [`cuda::step_attention`](crate::cuda::step_attention) takes such.
+    /// Scales and biases of packed keys and values, which kernels for CUDA take.
     pub packing: Option<Packing<'a>>,
     /// The index of the first new position in `keys`.
     pub at: i32,

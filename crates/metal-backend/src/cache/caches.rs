@@ -3,13 +3,14 @@
 use mlx_ffi::{Array, Dtype, Error, Result, async_eval, cuda, on_cuda};
 
 use super::buffer::{More, Parts, RowsOf, whole_steps};
+use super::gathered::{another_form, forms, gather};
 use super::kv::KvCache;
 use super::place::{Copies, Placing, copies};
 use super::rope_factors::RopeFactors;
 use super::slab::Slab;
 use super::spec::StateSpec;
 use super::state::State;
-use super::storage::{Form, Storage};
+use super::storage::Storage;
 use super::trail::Trail;
 
 /// Layers whose buffers are made and written at once.
@@ -80,6 +81,11 @@ impl Caches {
     /// made have room for all of them. 0: none come any more.
     pub fn will_grow_by(&mut self, more: i32) {
         self.layers.iter_mut().filter_map(State::kv_mut).for_each(|cache| cache.will_grow_by(more));
+    }
+
+    /// Returns true when keys and values are held as they are.
+    pub fn are_plain(&self) -> bool {
+        self.layers.iter().filter_map(State::kv).all(KvCache::is_plain)
     }
 
     /// Returns true when one more position of each row fits into the buffers as they are.
@@ -207,8 +213,12 @@ impl Caches {
         let is_plain = |layer: &State| matches!(layer, State::Kv(_) | State::Nothing);
         let all = [self].into_iter().chain(others);
         all.clone().all(|caches| caches.layers.iter().all(is_plain))
-            && forms(&all.map(|caches| (caches, &[][..])).collect::<Vec<_>>(), 0, |_, end| end)
-                .is_some()
+            && forms(
+                &all.map(|caches| (&caches.layers, &[][..])).collect::<Vec<_>>(),
+                0,
+                |_, end| end,
+            )
+            .is_some()
     }
 
     /// Keeps rows, each without so many of its last positions, and adds `others`, which [have the
@@ -227,12 +237,12 @@ impl Caches {
         let all = |others: &Caches| (0..others.slots()).map(|row| (row, 0)).collect();
         let added: Vec<Vec<(usize, i32)>> = others.iter().map(all).collect();
         let capacity = |slab: &Slab, longest| slab.capacity(longest, more);
-        let forms = forms(&with((&*self, rows), &others, &added), more.slots, capacity)
+        let forms = forms(&with((&self.layers, rows), &others, &added), more.slots, capacity)
             .ok_or_else(another_form)?;
         let mut placing = Placing::default();
         for (form, layers) in forms {
             for layers in layers.chunks(LAYERS_AT_ONCE) {
-                let sources = with((&*self, rows), &others, &added);
+                let sources = with((&self.layers, rows), &others, &added);
                 let made = gather(&sources, layers, (&form, &make), &mut placing)?;
                 for (layer, cache) in layers.iter().zip(made) {
                     self.layers[*layer] = State::Kv(cache);
@@ -306,7 +316,7 @@ impl Caches {
         make: Option<impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>>,
     ) -> Result<Caches> {
         let mut copied: Vec<Option<KvCache>> = self.layers.iter().map(|_| None).collect();
-        let sources = [(self, rows)];
+        let sources = [(&self.layers, rows)];
         let forms = make.and_then(|make| {
             let forms = forms(&sources, 0, |_, longest| longest + room)?;
             Some((make, forms))
@@ -443,64 +453,10 @@ impl Caches {
 
 /// `own`, and behind it `others` with the rows of each.
 fn with<'a>(
-    own: RowsOf<'a, Caches>,
+    own: RowsOf<'a, Vec<State>>,
     others: &'a [Caches],
     rows: &'a [Vec<(usize, i32)>],
-) -> Vec<RowsOf<'a, Caches>> {
-    let others = others.iter().zip(rows).map(|(others, rows)| (others, &rows[..]));
+) -> Vec<RowsOf<'a, Vec<State>>> {
+    let others = others.iter().zip(rows).map(|(others, rows)| (&others.layers, &rows[..]));
     [own].into_iter().chain(others).collect()
-}
-
-/// The layers that have keys and values, by the form of buffers for rows of `sources`; `None` where
-/// keys and values are not alike.
-fn forms(
-    sources: &[RowsOf<'_, Caches>],
-    slots: usize,
-    capacity: impl Fn(&Slab, i32) -> i32,
-) -> Option<Vec<(Vec<Form>, Vec<usize>)>> {
-    let mut forms: Vec<(Vec<Form>, Vec<usize>)> = Vec::new();
-    for layer in 0..sources.first()?.0.layers.len() {
-        if sources[0].0.layers[layer].kv().is_none() {
-            continue;
-        }
-        let form = KvCache::gathered(&of_layer(sources, layer)?, slots, &capacity)?;
-        match forms.iter_mut().find(|(known, _)| *known == form) {
-            Some((_, layers)) => layers.push(layer),
-            None => forms.push((form, vec![layer])),
-        }
-    }
-    Some(forms)
-}
-
-/// The keys and values of a layer of `sources`, with their rows.
-fn of_layer<'a>(sources: &[RowsOf<'a, Caches>], layer: usize) -> Option<Vec<RowsOf<'a, KvCache>>> {
-    sources.iter().map(|(caches, rows)| Some((caches.layers[layer].kv()?, *rows))).collect()
-}
-
-/// The rows of `sources` in new buffers, for some layers of one [form](forms).
-fn gather(
-    sources: &[RowsOf<'_, Caches>],
-    layers: &[usize],
-    (forms, make): (&[Form], impl Fn(&[i32], Dtype, usize) -> Result<Vec<[Array; 2]>>),
-    placing: &mut Placing,
-) -> Result<Vec<KvCache>> {
-    // For each layer the parts of keys, and those of values.
-    let mut buffers: Vec<[Vec<Array>; 2]> = layers.iter().map(|_| Default::default()).collect();
-    for (shape, dtype) in forms {
-        let made = make(shape, *dtype, layers.len())?;
-        for ([keys, values], [key, value]) in buffers.iter_mut().zip(made) {
-            keys.push(key);
-            values.push(value);
-        }
-    }
-    let of = |(layer, [keys, values]): (&usize, [Vec<Array>; 2])| {
-        let sources = of_layer(sources, *layer).ok_or_else(another_form)?;
-        KvCache::gather(&sources, keys.into_iter().chain(values).collect(), placing)
-    };
-    layers.iter().zip(buffers).map(of).collect()
-}
-
-/// The error of caches whose layers are not those of others.
-fn another_form() -> Error {
-    Error::new("rows of another form cannot join")
 }

@@ -8,6 +8,7 @@ mod arrange;
 mod buffer;
 mod caches;
 mod followed;
+mod gathered;
 mod kv;
 mod lineage;
 mod place;

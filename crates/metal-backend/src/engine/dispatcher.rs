@@ -132,6 +132,7 @@ impl Dispatcher {
             && is_plain
             && is_sent
             && end <= MOST_CHUNK_KEYS
+            && caches.are_plain()
             && caches.can_truncate()
             && caches.are_as_long([columns as i32, form.columns])
     }

@@ -5,6 +5,9 @@ use mlx_ffi::{Array, Dtype, Indices, Result, cuda, dequantize, ops, quantized_ma
 use super::Weight;
 use crate::kernels::{Kernels, Matrix, Order};
 
+/// Positions up to which packed matrices are gathered on CUDA. For more, they are unpacked once.
+const MOST_GATHERED: i32 = 4;
+
 /// `x w[h]ᵀ` with the matrix of head `h`.
 #[derive(Debug)]
 pub(crate) struct HeadLinear {
@@ -31,7 +34,7 @@ impl HeadLinear {
                 by_heads(&x, |x| quantized_matmul(x, w))?
             }
             // Gathered, a matrix would be read anew for each position.
-            (Matrix::Quantized(w), Kernels::MlxOnCuda | Kernels::Cuda) if b * l > 1 => {
+            (Matrix::Quantized(w), Kernels::MlxOnCuda | Kernels::Cuda) if b * l > MOST_GATHERED => {
                 let w = dequantize(w, x.dtype())?;
                 by_heads(&x, |x| ops::matmul(x, &ops::swap_axes(&w, -1, -2)?))?
             }

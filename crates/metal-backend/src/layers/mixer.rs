@@ -207,9 +207,12 @@ impl Mixer {
     ) -> Result<Option<Slot>> {
         match (self, state) {
             (Mixer::Attention(attention), State::Kv(cache)) => {
-                let slot = attention.chunk_slot(dtype, l, positions, cache)?;
-                // A later chunk unpacks the earlier ones: as many positions as there are.
-                Ok(slot.filter(|slot| slot.at == 0 || slot.packing().is_none()))
+                // Packed positions are unpacked for a chunk: each time another number of them.
+                if cache.is_plain() {
+                    attention.chunk_slot(dtype, l, positions, cache)
+                } else {
+                    Ok(None)
+                }
             }
             _ => Ok(None),
         }

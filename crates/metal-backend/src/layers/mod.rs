@@ -2,6 +2,7 @@
 //! costs; model files only name them.
 
 mod altup;
+mod attended;
 mod attention;
 mod block;
 mod capture;

@@ -96,13 +96,13 @@ pub fn attends_packed(head_dim: i32, quantization: Quantization) -> bool {
     is_known && matches!(group_size, 32 | 64) && head_dim % group_size == 0
 }
 
-/// What attention for one position of each row gives.
+/// The outcome of attention for new positions of each row.
 #[derive(Debug)]
 pub struct Attended {
-    /// `[b, 1, n_heads · d]`.
+    /// `[b, l, n_heads · d]`.
     pub out: Array,
-    /// The buffers with the new position: keys and values, or for packed ones the codes, scales and
-    /// biases of the keys, and then those of the values.
+    /// The buffers with the new positions: keys and values, or for packed ones the codes, scales
+    /// and biases of the keys, and then those of the values.
     pub buffers: Vec<Array>,
 }
 

@@ -12,6 +12,9 @@ use super::launch::{ON_DEVICE, first, launch};
 use crate::step::{Packing, Step};
 use crate::{Array, Dtype, Error, Quantization, Result};
 
+/// Positions by which buffers of unpacked keys grow.
+const POSITIONS: i32 = 256;
+
 const HEADS: Source = Source {
     name: c"heads",
     inputs: &[
@@ -71,8 +74,8 @@ pub fn attends_chunks(head_dim: i32, dtype: Dtype) -> bool {
 
 /// Norms and rotates, writes `l` keys and values from `at` on, and lets each position attend to all
 /// from its row's first one to itself. Its buffers are those of `step`, of which nothing may read
-/// those positions before. Where they are packed, the first chunk of a row sees itself as it is, and
-/// all later ones see what is held, of themselves too: as mlx-lm has it.
+/// those positions before. Where they are packed, the first chunk of a row sees itself as it is.
+/// All later ones see what is held, of themselves too.
 ///
 /// # Errors
 /// Shapes or types that do not fit; a device without CUDA.
@@ -96,12 +99,15 @@ pub fn chunk_attention(step: &Step<'_>) -> Result<Attended> {
 }
 
 /// [`chunk_attention`] by way of keys and values as they are: of the chunk, or where there are
-/// earlier ones, of all positions of the buffers.
+/// earlier ones, of all positions up to its end.
 fn packed(step: &Step<'_>, packing: &Packing<'_>, l: i32, sizes: [i32; 4]) -> Result<Attended> {
     let [b, n_kv_heads, capacity, d] = sizes;
     let is_first = step.at == 0;
-    let positions = if is_first { l } else { capacity };
+    // Few lengths, as buffers of other ones are not used again.
+    let until = (step.at + l + POSITIONS - 1) / POSITIONS * POSITIONS;
+    let positions = if is_first { l } else { until.min(capacity) };
     let [mut keys, mut values] = buffers(&[b, n_kv_heads, positions, d], step.dtype())?;
+    let sizes = [b, n_kv_heads, positions, d];
     let held = Held { at: step.on_device, by: packing.quantization, sizes };
     let ([of_keys, more_of_keys], [of_values, more_of_values]) = (packing.keys, packing.values);
     let [of_keys, of_values] =
@@ -111,13 +117,12 @@ fn packed(step: &Step<'_>, packing: &Packing<'_>, l: i32, sizes: [i32; 4]) -> Re
         values = held.unpacked(of_values, &values)?;
     }
     let plain = |keys, values| Step { keys, values, packing: None, ..*step };
-    let [queries, mut keys, mut values] = made_heads(&plain(&keys, &values), l, d)?;
-    let (mut codes, of_keys) = held.packed(&keys, of_keys, l, !is_first)?;
-    let (codes_of_values, of_values) = held.packed(&values, of_values, l, !is_first)?;
+    let [queries, keys, values] = made_heads(&plain(&keys, &values), l, d)?;
+    // What is packed comes before attention, also where that does not read it: all of a layer leads
+    // to what it makes.
+    let (mut codes, keys) = held.packed(&keys, of_keys, l, !is_first)?;
+    let (codes_of_values, values) = held.packed(&values, of_values, l, !is_first)?;
     codes.extend(codes_of_values);
-    if !is_first {
-        (keys, values) = (of_keys, of_values);
-    }
     let out = attended(&plain(&keys, &values), &queries, [&keys, &values])?;
     Ok(Attended { out, buffers: codes })
 }
@@ -127,7 +132,7 @@ struct Held<'a> {
     /// The index of the first new position, on the device.
     at: &'a Array,
     by: Quantization,
-    /// Rows, heads, positions of the buffers, and values of a head.
+    /// Rows, heads, positions that are unpacked, and values of a head.
     sizes: [i32; 4],
 }
 
@@ -142,13 +147,13 @@ impl Held<'_> {
         ]
     }
 
-    /// `into`, `[b, n_kv_heads, capacity, d]`, with the positions before `at` of codes, scales and
+    /// `into`, `[b, n_kv_heads, positions, d]`, with the positions before `at` of codes, scales and
     /// biases.
     fn unpacked(&self, [codes, scales, biases]: [&Array; 3], into: &Array) -> Result<Array> {
-        let [b, heads, capacity, _] = self.sizes;
+        let [b, heads, positions, _] = self.sizes;
         let constants = self.constants(into.dtype());
         let outputs: [(&[i32], Dtype); 1] = [(&[ON_DEVICE as i32], Dtype::I32)];
-        let grid = [THREADS * ((capacity + WARPS - 1) / WARPS), heads, b];
+        let grid = [THREADS * ((positions + WARPS - 1) / WARPS), heads, b];
         let all = Launch { grid, block: [THREADS, 1, 1], constants: &constants, outputs: &outputs };
         let found = launch(&UNPACK, &[codes, scales, biases, into, self.at], &all)?;
         found.into_iter().nth(1).ok_or_else(|| Error::new("unpacked positions were lost"))

@@ -49,14 +49,15 @@ struct PackedKeys {
   }
 };
 
-// Packs a group of a head as MLX packs weights. By one warp. `seen` takes each value with its place, as it is unpacked.
+// Packs a group of a head as MLX packs weights on GPUs: from the lowest value to the highest one, or to zero where that is higher. By one
+// warp. `seen` takes each value with its place, as it is unpacked.
 template <typename T, int D, int BITS, int SIZE, typename Seen>
 __device__ __forceinline__ void pack_group(
     const T (&own)[SIZE / 32], int group, uint32_t* codes, T* scales, T* biases, Seen seen) {
   constexpr float MOST = (1 << BITS) - 1;
   const int lane = threadIdx.x % 32;
   float lowest = 1e38f;
-  float highest = -1e38f;
+  float highest = 0.0f;
   #pragma unroll
   for (int i = 0; i < SIZE / 32; i++) {
     lowest = fminf(lowest, static_cast<float>(own[i]));

@@ -211,7 +211,7 @@ fn unpacked(held: &[Array], by: Option<Quantization>, dtype: Dtype) -> Result<Ar
     dequantize(&Quantized { weight, scales, biases: Some(biases), quantization }, Dtype::F32)
 }
 
-/// What belongs to codes.
+/// The scales and biases of codes.
 fn packing(held: &[Vec<Array>; 2], by: Option<Quantization>) -> Option<Packing<'_>> {
     let [keys, values] = [&held[0], &held[1]].map(|held| [held.get(1), held.get(2)]);
     match (by, keys, values) {
@@ -353,8 +353,8 @@ fn attention([b, l, at]: [i32; 3], sizes: [i32; 3], dtype: Dtype, ways: &[Way]) 
         let (all_keys, all_values) = (whole(&keys, &k)?, whole(&values_, &v)?);
         let until =
             |held: &[Array]| ops::slice_axis(&unpacked(held, way.packing, dtype)?, 2, 0, end);
-        // What a code counts for: groups reach from -largest to largest at most. Zero has a code, so
-        // that the end of a group may be off by one.
+        // A code's worth: groups reach from -largest to largest at most. Zero has a code, so that
+        // the end of a group may be off by one.
         let of_code = way.packing.map_or(0.0, |of| 2.0 / ((1 << of.bits) - 1) as f32);
         assert_held(&until(new_keys)?, &all_keys, 1e-2 + of_code, &what("keys"))?;
         let (expected, bound) = match way.packing {
