@@ -67,7 +67,7 @@ struct TileSoftmax {
     #pragma unroll
     for (int at = 0; at < TILES * 4; at++) {
       float& weight = weights[at / 4][at / 2 % 2][at % 2];
-      weight = exp2f(weight - highest[at % 2]);
+      weight = power_of_two(weight - highest[at % 2]);
       total[at % 2] += weight;
     }
   }
@@ -107,13 +107,10 @@ struct TileWeights {
   __device__ __forceinline__ void load(const float (&weights)[2][2]) {
     #pragma unroll
     for (int half = 0; half < 2; half++) {
-      float kept[2];
-      #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        kept[i] = static_cast<float>(static_cast<T>(weights[half][i]));
-      }
-      rounded[half] = transposed(two_of<T>(kept[0], kept[1]));
-      taken[half] = transposed(two_of<T>(weights[half][0] - kept[0], weights[half][1] - kept[1]));
+      const unsigned both = two_of<T>(weights[half][0], weights[half][1]);
+      const float2 kept = unpack<T>(both);
+      rounded[half] = transposed(both);
+      taken[half] = transposed(two_of<T>(weights[half][0] - kept.x, weights[half][1] - kept.y));
     }
   }
   __device__ __forceinline__ void multiply(float* sums, const unsigned (&values)[4]) const {
