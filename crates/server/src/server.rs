@@ -309,7 +309,9 @@ impl Sending {
         let Some(queue) = &self.queue else { return };
         queue.end();
         if tokio::time::timeout(CLOSES, self.task.join_next()).await.is_err() {
-            tracing::warn!(target: "traces", "spans are lost: the collector takes too long");
+            self.task.shutdown().await;
+            let lost = queue.give_up();
+            tracing::warn!(target: "traces", lost, "spans are lost: the collector takes too long");
         }
     }
 }

@@ -88,7 +88,9 @@ impl Traced {
         let mut spans = vec![self.request(facts, told)];
         let phases = told.phases.iter().take(MOST_PHASES);
         spans.extend(phases.map(|phase| self.phase(phase, told, facts.began)));
-        self.queue.push(spans);
+        if self.queue.push(spans) {
+            tracing::warn!(target: "traces", "spans are lost: too many wait for the collector");
+        }
     }
 
     fn request(&self, facts: &Facts<'_>, told: &Tallied) -> Span {

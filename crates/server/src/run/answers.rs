@@ -9,6 +9,9 @@ use super::said::Said;
 use super::tally::Tally;
 use crate::error::{ApiError, Result};
 
+/// The reason of the end of an answer that has all that it may say, as of one that ends by itself.
+const ENOUGH: &str = "stop";
+
 /// The answers of a request, one for each of its generations. Dropping it cancels what still runs.
 pub struct Answers {
     readings: Vec<Reading>,
@@ -36,7 +39,7 @@ impl Answers {
                 let (mut parts, need) = reading.token(token);
                 if need == Need::Nothing {
                     parts.extend(reading.enough());
-                    self.generations.stop(index);
+                    self.generations.stop(index, ENOUGH);
                 }
                 Ok((index, parts))
             }

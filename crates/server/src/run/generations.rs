@@ -138,7 +138,6 @@ impl Generations {
             }
             if *self.cuts.borrow_and_update() {
                 let running = self.choices.iter().position(|one| one.generation.is_some())?;
-                self.stop(running);
                 return Some((running, self.cut(running)));
             }
             let mut cuts = self.cuts.clone();
@@ -152,8 +151,16 @@ impl Generations {
         }
     }
 
-    /// Ends generation `index`, of which enough was seen.
-    pub fn stop(&mut self, index: usize) {
+    /// Ends generation `index` for `reason`, as [`FinishReason::as_str`] has it.
+    pub fn stop(&mut self, index: usize, reason: &'static str) {
+        if self.choices[index].generation.is_some() {
+            self.tally.finished(reason);
+        }
+        self.leave(index);
+    }
+
+    /// Ends generation `index`, and counts what it used.
+    fn leave(&mut self, index: usize) {
         self.break_off(index);
         if let Some((generation, _permit)) = self.choices[index].generation.take() {
             let metrics = GenerateMetrics {
@@ -167,13 +174,16 @@ impl Generations {
         }
     }
 
-    /// The end of generation `index`, where the server ends. Nothing can stand for what was to be
-    /// told of a prompt.
-    fn cut(&self, index: usize) -> Event {
-        match self.choices[index].awaits_prompt {
-            true => Event::Failed(inference_core::Error::Closed.into()),
-            false => Event::End(FinishReason::Length),
+    /// Ends generation `index`, where the server ends. Nothing can stand for what was to be told of
+    /// a prompt.
+    fn cut(&mut self, index: usize) -> Event {
+        if self.choices[index].awaits_prompt {
+            self.leave(index);
+            return Event::Failed(inference_core::Error::Closed.into());
         }
+        let reason = FinishReason::Length;
+        self.stop(index, reason.as_str());
+        Event::End(reason)
     }
 
     /// How far the prompt of a generation is read that has no token yet, where that is news.

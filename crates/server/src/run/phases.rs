@@ -73,10 +73,20 @@ impl Course {
     }
 
     /// The phases of a generation that was broken off at `now`. The engine did not tell how long it
-    /// waited: once its prompt is begun, that counts as the prompt's time.
+    /// waited. Its last word of the prompt came shortly before the first token, and has the time
+    /// since the prompt was begun. Before a token, the wait counts as the prompt's time.
     pub fn broken_off(&self, now: Instant) -> Vec<Phase> {
         match (self.came, self.prefill) {
-            (Some((first, _)), _) => vec![
+            (Some((first, _)), Some(prefill)) => {
+                let begun = first.checked_sub(prefill.elapsed);
+                let begun = begun.map_or(self.began, |begun| begun.max(self.began));
+                vec![
+                    self.phase(Stage::Queue, self.began, begun),
+                    self.phase(Stage::Prompt, begun, first),
+                    self.phase(Stage::Decode, first, now),
+                ]
+            }
+            (Some((first, _)), None) => vec![
                 self.phase(Stage::Prompt, self.began, first),
                 self.phase(Stage::Decode, first, now),
             ],
@@ -138,8 +148,11 @@ mod tests {
         let prefill = Some(PrefillProgress { total: 9, cached: 0, processed: 3, elapsed });
         let reading = Course { prefill, ..course };
         assert_eq!(seconds(&reading.broken_off(at(5)), began), [(Stage::Prompt, 0, 5)]);
-        let saying = Course { came: Some((at(2), at(3))), ..reading };
-        let expected = [(Stage::Prompt, 0, 2), (Stage::Decode, 2, 5)];
+        let saying = Course { came: Some((at(3), at(4))), ..reading };
+        let expected = [(Stage::Queue, 0, 2), (Stage::Prompt, 2, 3), (Stage::Decode, 3, 5)];
         assert_eq!(seconds(&saying.broken_off(at(5)), began), expected);
+        let untold = Course { prefill: None, ..saying };
+        let expected = [(Stage::Prompt, 0, 3), (Stage::Decode, 3, 5)];
+        assert_eq!(seconds(&untold.broken_off(at(5)), began), expected);
     }
 }

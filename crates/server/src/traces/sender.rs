@@ -40,7 +40,7 @@ enum Failure {
 pub struct Sender {
     queue: Arc<Queue>,
     settings: Traces,
-    /// The last batch was not taken, which was logged.
+    /// Of the last batch, not all was taken. That was logged when it began.
     has_failed: bool,
 }
 
@@ -78,14 +78,17 @@ impl Sender {
             let reason = match self.post(bytes.clone()).await {
                 Ok(rejected) => {
                     let rejected = rejected.min(count);
-                    self.queue.sent.inc_by(count - rejected);
-                    self.queue.lost.inc_by(rejected);
-                    if rejected > 0 {
-                        tracing::warn!(target: "traces", endpoint, rejected, "spans were refused");
-                    } else if self.has_failed {
-                        tracing::info!(target: "traces", endpoint, "spans are taken again");
+                    self.queue.settle(count - rejected, rejected);
+                    match (rejected > 0, self.has_failed) {
+                        (true, false) => {
+                            tracing::warn!(target: "traces", endpoint, rejected, "spans are refused");
+                        }
+                        (false, true) => {
+                            tracing::info!(target: "traces", endpoint, "spans are taken again");
+                        }
+                        _ => {}
                     }
-                    self.has_failed = false;
+                    self.has_failed = rejected > 0;
                     return;
                 }
                 Err(Failure::ForNow(_)) if tried < TRIES && !self.queue.is_ended() => {
@@ -98,7 +101,7 @@ impl Sender {
                 }
                 Err(Failure::ForNow(reason) | Failure::ForEver(reason)) => reason,
             };
-            self.queue.lost.inc_by(count);
+            self.queue.settle(0, count);
             // Once: a collector that stays away is counted, and does not fill the log.
             if !self.has_failed {
                 tracing::warn!(target: "traces", endpoint, error = reason, "spans are lost");

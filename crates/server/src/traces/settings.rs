@@ -58,10 +58,16 @@ impl FromStr for TraceEndpoint {
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
         let authority = authority.filter(|authority| !authority.host().is_empty());
         let authority = authority.filter(|_| uri.query().is_none()).ok_or_else(expected)?;
+        let port = match authority.as_str().strip_prefix(authority.host()) {
+            Some("") => 80,
+            _ => authority.port_u16().filter(|port| *port > 0).ok_or_else(|| {
+                format!("the port of `{authority}` is no number from 1 to 65535; {}", expected())
+            })?,
+        };
         let path = uri.path().trim_end_matches('/');
         Ok(TraceEndpoint {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            port,
             authority: authority.to_string(),
             path: if path.ends_with(PATH) { path.to_owned() } else { format!("{path}{PATH}") },
         })
@@ -97,6 +103,10 @@ mod tests {
         for text in ["", "a", "127.0.0.1:4318", "http://", "http://u:p@a", "http://a?b", "grpc://a"]
         {
             assert!(text.parse::<TraceEndpoint>().unwrap_err().contains("expected"), "{text}");
+        }
+        for text in ["http://a:99999", "http://a:0", "http://a:", "http://[::1]:70000/otlp"] {
+            let error = text.parse::<TraceEndpoint>().unwrap_err();
+            assert!(error.contains("from 1 to 65535") && error.contains("expected"), "{text}");
         }
         assert!("https://a".parse::<TraceEndpoint>().unwrap_err().contains("not spoken"));
     }

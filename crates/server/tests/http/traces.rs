@@ -16,6 +16,7 @@ use crate::{TestServer, chat};
 const CHATS: &str = "/v1/chat/completions";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const REFUSAL: &str = r#"{"partialSuccess": {"rejectedSpans": "1", "errorMessage": "no"}}"#;
+const REASONS: &str = "gen_ai.response.finish_reasons";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A collector that gives these answers in turn, and the last one from then on.
@@ -86,6 +87,11 @@ fn attribute(span: &Json, key: &str) -> Json {
     let found = attributes.iter().find(|attribute| attribute["key"] == key);
     let value = found.and_then(|found| found["value"].as_object()?.values().next());
     value.cloned().unwrap_or_default()
+}
+
+/// The attribute of one generation's end.
+fn reasons(only: &str) -> Json {
+    json!({"values": [{"stringValue": only}]})
 }
 
 fn time(span: &Json, which: &str) -> u64 {
@@ -202,12 +208,12 @@ fn what_fails_and_who_leaves_is_told() {
     let fake = Fake { failure, ..Fake::says(&["fox"]) };
     let server = TestServer::with(fake, |config| collector.traces(config));
     server.chat(json!({}));
-    let span = &collector.spans(3)[0];
+    let span = &collector.spans(4)[0];
     assert_eq!(span["status"]["code"], 2);
     assert!(span["status"]["message"].as_str().unwrap().contains("device lost"), "{span}");
     assert_eq!(attribute(span, "error.type"), json!("500"));
     server.chat(json!({"stream": true}));
-    let span = &collector.spans(3)[0];
+    let span = &collector.spans(4)[0];
     assert_eq!(
         (&span["status"]["code"], attribute(span, "ml.ended")),
         (&json!(2), json!("failed"))
@@ -224,10 +230,47 @@ fn what_fails_and_who_leaves_is_told() {
     client.send("POST", CHATS, &headers, &chat(json!({"stream": true})).to_string());
     client.read_until("fox");
     drop(client);
-    let spans = collector.spans(3);
-    assert_eq!(names(&spans)[1..], ["prompt", "decode"]);
+    let spans = collector.spans(4);
+    assert_eq!(names(&spans)[1..], ["queue", "prompt", "decode"]);
     assert_eq!(attribute(&spans[0], "ml.ended"), json!("the client left"));
+    assert_eq!(attribute(&spans[0], REASONS), Json::Null, "it did not end by itself");
     assert_ne!(attribute(&spans[0], "gen_ai.usage.output_tokens"), json!("0"));
+}
+
+#[test]
+fn what_the_server_ends_early_has_a_reason_and_its_wait() {
+    let call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+    let one_call = json!({
+        "parallel_tool_calls": false,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+    });
+    for (says, more) in [([call, call], one_call), (["fox", " ran"], json!({"stop": " ran"}))] {
+        let collector = Collector::new(&[(200, "{}")]);
+        let fake = Fake { calls: true, ..Fake::says(&says) };
+        let server = TestServer::with(fake, |config| collector.traces(config));
+        let answer = server.chat(more.clone());
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let spans = collector.spans(4);
+        assert_eq!(names(&spans)[1..], ["queue", "prompt", "decode"], "{more}");
+        assert_eq!(attribute(&spans[0], REASONS), reasons("stop"), "{more}");
+        follow_each_other(&spans);
+    }
+
+    let collector = Collector::new(&[(200, "{}")]);
+    let endless = Fake { endless: true, ..Fake::default() };
+    let mut server = TestServer::with(endless, |config| {
+        collector.traces(config);
+        config.timeouts.drain = Duration::from_secs(1);
+    });
+    let mut client = Client::connect(server.address);
+    let headers = [("content-type", "application/json")];
+    client.send("POST", CHATS, &headers, &chat(json!({"stream": true})).to_string());
+    client.read_until("fox");
+    server.shut_down();
+    server.join().unwrap();
+    let spans = collector.spans(4);
+    assert_eq!(names(&spans)[1..], ["queue", "prompt", "decode"]);
+    assert_eq!(attribute(&spans[0], REASONS), reasons("length"));
 }
 
 #[test]
