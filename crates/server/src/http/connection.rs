@@ -82,12 +82,15 @@ impl Connections {
         }
     }
 
-    /// Takes connections for ever; more than may be open wait in the system's queue.
+    /// Takes connections for ever. Of more than may be open, one waits here, and the others in the
+    /// system's queue. No listener holds a place while nobody asks it for one.
     pub async fn accept(&self, listener: &TcpListener) {
         loop {
-            let Ok(permit) = Arc::clone(&self.free).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, peer)) => self.serve(stream, peer, permit),
+                Ok((stream, peer)) => {
+                    let Ok(permit) = Arc::clone(&self.free).acquire_owned().await else { return };
+                    self.serve(stream, peer, permit);
+                }
                 Err(error) => {
                     tracing::warn!(target: "server", %error, "a connection was not accepted");
                     tokio::time::sleep(ACCEPT_AGAIN).await;

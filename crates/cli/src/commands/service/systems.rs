@@ -68,6 +68,7 @@ impl Place {
                      Description=ml serve: language models for this user's clients\n\n\
                      [Service]\n\
                      Type=notify\n\
+                     TimeoutStartSec=infinity\n\
                      WorkingDirectory={}\n\
                      ExecStart={}\n\
                      ExecReload=/bin/kill -HUP $MAINPID\n\
@@ -223,6 +224,7 @@ mod tests {
             "WorkingDirectory=/home/ada/50%%",
             "Restart=on-failure",
             "Type=notify",
+            "TimeoutStartSec=infinity",
             "WatchdogSec=60",
             "ExecReload=/bin/kill -HUP $MAINPID",
             "WantedBy=default.target",
@@ -236,7 +238,7 @@ mod tests {
         let own = place(System::Systemd).text("/opt/ml", &[], "/");
         let text = include_str!("../../../../../packaging/systemd/ml.service");
         let has = |line: &str| text.lines().any(|other| other == line);
-        let keys = ["Type=", "ExecReload=", "Watchdog", "Restart", "TimeoutStopSec="];
+        let keys = ["Type=", "ExecReload=", "Watchdog", "Restart", "Timeout"];
         let shared = own.lines().filter(|line| keys.iter().any(|key| line.starts_with(key)));
         let missing: Vec<&str> = shared.filter(|line| !has(line)).collect();
         assert!(missing.is_empty(), "{missing:?}");
