@@ -59,6 +59,21 @@ impl Names {
         kinds.into_iter().find_map(|makes| self.called(name, makes))
     }
 
+    /// The name that `asked` means where clients put `:latest` behind names that have no tag: the
+    /// one before the tag, where a model is called so and none has the tag in its name. `*`
+    /// does not count.
+    pub fn untagged<'a>(&self, asked: &'a str) -> &'a str {
+        let has = |name: &str| {
+            let is_alias = |known: &Known| known.aliases.iter().any(|alias| alias == name);
+            let is_called = |known: &Known| known.name == name || name != "*" && is_alias(known);
+            self.known.iter().any(is_called)
+        };
+        match asked.strip_suffix(":latest") {
+            Some(name) if !has(asked) && has(name) => name,
+            _ => asked,
+        }
+    }
+
     /// The number of the model that makes `makes` and is meant by `asked`; the only one of its kind
     /// where no name is given.
     ///
@@ -188,6 +203,23 @@ mod tests {
         let names = Names::new(&entries);
         assert_eq!(names.get("b"), Some(1));
         assert_eq!(names.get("anything"), Some(0));
+    }
+
+    #[test]
+    fn a_tag_is_taken_off_where_no_model_has_the_name_with_it() {
+        let mut entries = [Entry::text("a"), Entry::text("a:latest"), Entry::text("b")];
+        entries[2].aliases = vec!["poet".into(), "*".into()];
+        let names = Names::new(&entries);
+        for (asked, expected) in [
+            ("a:latest", "a:latest"),
+            ("b:latest", "b"),
+            ("poet:latest", "poet"),
+            ("poet", "poet"),
+            ("c:latest", "c:latest"),
+            ("*:latest", "*:latest"),
+        ] {
+            assert_eq!(names.untagged(asked), expected);
+        }
     }
 
     #[test]

@@ -99,9 +99,7 @@ fn options_on_top(body: &mut Map<String, Json>, tables: &[&[Field]]) -> Result<(
 
 /// The name that `asked` means: Ollama's clients put `:latest` behind names that have no tag.
 pub fn meant<'a>(state: &State, asked: &'a str) -> &'a str {
-    let catalogue = state.pool.catalogue();
-    let is_known = |name: &&str| catalogue.there().any(|(_, known)| *known.name == **name);
-    asked.strip_suffix(":latest").filter(is_known).unwrap_or(asked)
+    state.pool.catalogue().names().untagged(asked)
 }
 
 impl Ask {
