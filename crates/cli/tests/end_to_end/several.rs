@@ -163,7 +163,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_loaded() {
     let empty = tempfile::tempdir().unwrap();
     let empty = empty.path().to_str().unwrap();
     let (a, b) = (format!("a={DEMO}"), format!("b={DEMO}"));
-    let named = format!("x={empty}");
+    let (named, colon) = (format!("x={empty}"), format!("x:y={empty}"));
     for (arguments, expected) in [
         (vec!["--model", DEMO, "--model", DEMO], "two models are called `demo-model`"),
         (vec!["--model", &a, "--pin", "x"], "--pin: there is no model `x`; there are `a`"),
@@ -173,6 +173,11 @@ fn what_cannot_be_meant_is_refused_before_anything_is_loaded() {
         (vec!["--model", &a, "--model", &b, "--adapter", empty], "--adapter is for one model"),
         (vec!["--adapter", &named, "--adapter", empty], "write NAME="),
         (vec!["--model", &a, "--model", &b, "--adapter", &named], "for one model that answers"),
+        (vec!["--adapter", &named, "--adapter", &colon], "--adapter x:y="),
+        (vec!["--adapter", "*=/nowhere"], "must not be empty"),
+        (vec!["--adapter", "latest=/nowhere"], "must not be empty"),
+        (vec!["--adapter", "a/b=/nowhere"], "must not be empty"),
+        (vec!["--adapter", "=/nowhere"], "must not be empty"),
         (vec!["--models-dir", empty], "--models-dir: no folder in"),
         (vec!["--model", &a, "--model-name", "x"], "name one model twice"),
         (vec!["--max-n", "0"], "--max-n: must be at least 1"),

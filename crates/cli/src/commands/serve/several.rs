@@ -10,7 +10,7 @@ use super::entries::{Naming, describe};
 use super::folder::Folder;
 use super::places::Places;
 use super::sources::{
-    self, Named, PREFIX_CACHE, Place, embedding_options, image_options, speech_options,
+    self, Named, PREFIX_CACHE, Place, adapter_of, embedding_options, image_options, speech_options,
     transcription_options,
 };
 use crate::args::ServeArgs;
@@ -35,11 +35,11 @@ pub struct Several {
 /// Returns true when several models are meant, or an option is given that only several need.
 ///
 /// # Errors
-/// A model's name that is not in the cache, and was not fetched.
+/// A model's name that is not in the cache, and was not fetched; an adapter's that cannot be one.
 pub fn is_meant(args: &ServeArgs) -> Result<bool> {
     match args.models.as_slice() {
         _ if args.pool.is_given() => Ok(true),
-        _ if sources::names_adapters(args) => Ok(true),
+        _ if sources::names_adapters(args)? => Ok(true),
         [] => Ok(false),
         [only] => Ok(names::split(only).0.is_some() || sources::makes_no_text(only)?),
         _ => Ok(true),
@@ -55,7 +55,7 @@ pub fn choose(args: &ServeArgs) -> Result<Several> {
     let named = sources::all(args)?;
     let texts = named.iter().filter(|one| one.place.makes() == Makes::Text).count();
     let mut how = args.load.clone();
-    if sources::names_adapters(args) {
+    if sources::names_adapters(args)? {
         // Each is a model of its own.
         how.adapter.clear();
     } else if texts > 1 && !how.adapter.is_empty() {
@@ -133,16 +133,11 @@ fn limit(args: &ServeArgs) -> Result<u64> {
     Ok(args.load.memory_limit.map_or(device, |limit| limit.min(device)))
 }
 
-/// The names of adapters, each with that of its model.
-fn adapters_names(args: &ServeArgs, named: &[Named]) -> Vec<(String, String)> {
-    let names = args.load.adapter.iter().filter_map(|given| names::split(given).0);
-    let of = |name: &str| {
-        let model =
-            |one: &&Named| one.name.strip_suffix(name).is_some_and(|base| base.ends_with(':'));
-        let found = named.iter().filter(|one| matches!(one.place, Place::Adapted(..))).find(model);
-        found.map(|one| (name.to_owned(), one.name.clone()))
-    };
-    names.filter_map(of).collect()
+/// The names of adapters, each with that of the model that it makes.
+fn adapters_names(named: &[Named]) -> Vec<(String, String)> {
+    let adapted = named.iter().filter(|one| matches!(one.place, Place::Adapted(..)));
+    let short = |one: &Named| Some((adapter_of(&one.name)?.to_owned(), one.name.clone()));
+    adapted.filter_map(short).collect()
 }
 
 /// The table's entries.
@@ -164,7 +159,7 @@ fn entries(
     };
     args.pool.pin.iter().try_for_each(|name| check("--pin", name))?;
     args.pool.at_start.iter().try_for_each(|name| check("--load", name))?;
-    let mut aliases = adapters_names(args, named);
+    let mut aliases = adapters_names(named);
     for alias in &args.model_alias {
         match (alias.split_once('='), named) {
             (Some((alias, name)), _) if named.iter().any(|one| one.name == name) => {

@@ -163,21 +163,47 @@ pub fn all(args: &ServeArgs) -> Result<Vec<Named>> {
 }
 
 /// Returns true when an adapter has a name, and so is a model beside the one without it.
-pub fn names_adapters(args: &ServeArgs) -> bool {
-    args.load.adapter.iter().any(|given| names::split(given).0.is_some())
+///
+/// # Errors
+/// A name that would mean another model, or several.
+pub fn names_adapters(args: &ServeArgs) -> Result<bool> {
+    let mut is_any = false;
+    for given in &args.load.adapter {
+        let name = names::split(given).0;
+        is_any |= name.is_some();
+        let is_empty = || given.to_string_lossy().starts_with('=') && !given.exists();
+        let is_refused = match name {
+            // The tag that Ollama's clients put behind any name.
+            Some(name) => name == "latest" || name.contains([':', '*', '/']),
+            None => is_empty(),
+        };
+        if is_refused {
+            let given = given.display();
+            let reason =
+                "the name in front of `=` must not be empty or `latest`, nor have `:`, `*` or `/`";
+            return Err(Failure::Usage(format!("--adapter {given}: {reason}")));
+        }
+    }
+    Ok(is_any)
 }
 
 /// The name of the model `base` with the adapter called `name`.
-pub fn adapted_name(base: &str, name: &str) -> String {
+fn adapted_name(base: &str, name: &str) -> String {
     format!("{base}:{name}")
+}
+
+/// The name of the adapter of the model that [`adapted_name`] called so. It has no `:` itself.
+pub fn adapter_of(name: &str) -> Option<&str> {
+    name.rsplit_once(':').map(|(_, adapter)| adapter)
 }
 
 /// The one model for text of `all` with each adapter that has a name.
 ///
 /// # Errors
-/// There is another number of models, an adapter has no name, or is not in the cache.
+/// There is another number of models, an adapter has no name or one that is refused, or is not in
+/// the cache.
 fn adapted(args: &ServeArgs, all: &[Named]) -> Result<Vec<Named>> {
-    if !names_adapters(args) {
+    if !names_adapters(args)? {
         return Ok(Vec::new());
     }
     let mut texts = all.iter().filter_map(|one| match &one.place {
