@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use inference_server::hangup_is_ignored;
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::failure::{Failure, Result};
 
@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Signals {
     /// Ctrl-C, which is the other program's while it runs: the terminal sends it to both.
     interrupt: Arc<AtomicBool>,
-    /// SIGTERM and SIGHUP.
+    /// SIGTERM, SIGQUIT and SIGHUP.
     end: Arc<AtomicBool>,
 }
 
@@ -32,9 +32,12 @@ impl Signals {
     pub fn install() -> Result<Signals> {
         let signals = Signals { interrupt: Arc::default(), end: Arc::default() };
         let failed = |error: io::Error| Failure::Other(format!("signals: {error}"));
-        for (signal, flag) in
-            [(SIGINT, &signals.interrupt), (SIGTERM, &signals.end), (SIGHUP, &signals.end)]
-        {
+        for (signal, flag) in [
+            (SIGINT, &signals.interrupt),
+            (SIGTERM, &signals.end),
+            (SIGQUIT, &signals.end),
+            (SIGHUP, &signals.end),
+        ] {
             if signal == SIGHUP && hangup_is_ignored() {
                 continue;
             }

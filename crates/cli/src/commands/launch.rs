@@ -66,28 +66,30 @@ fn launch(agent: Agent, args: &LaunchArgs) -> Result<()> {
             // Nobody shall read it from a screen.
             None => (served(args, key.clone())?, key.map(|_| "KEY")),
         };
-        return shown::print(args, name, &agents::setup(agent, &served, key), agents::trust(agent));
+        let setup = agents::setup(agent, &served, key)?;
+        return shown::print(args, name, &setup, agents::trust(agent));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = find(name, &path)
         .ok_or_else(|| Failure::Other(format!("`{name}` is not installed: {installing}")))?;
     let Some(model) = &args.model else {
         let served = served(args, key.clone())?;
-        let setup = agents::setup(agent, &served, key.as_deref());
+        let setup = agents::setup(agent, &served, key.as_deref())?;
         warn_of_context(&served);
+        // Before there is a folder that would stay.
+        let signals = setup.folder.as_ref().map(|_| Signals::install()).transpose()?;
         let folder = setup.folder.as_ref().map(Folder::make).transpose()?;
         let mut command = command(agent, args, &program, setup, folder.as_ref());
-        let Some(folder) = folder else {
+        let (Some(folder), Some(signals)) = (folder, signals) else {
             // Only where it fails does this return.
             return Err(not_started(&program, command.exec()));
         };
-        let signals = Signals::install()?;
         return waited_for(&program, command, &signals, folder);
     };
     let signals = Signals::install()?;
     let server = Server::start(model, args.model_name.as_deref(), &signals)?;
     let served = Served::of(server::remote(server.url(), None), None)?;
-    let setup = agents::setup(agent, &served, None);
+    let setup = agents::setup(agent, &served, None)?;
     warn_of_context(&served);
     let folder = setup.folder.as_ref().map(Folder::make).transpose()?;
     let command = command(agent, args, &program, setup, folder.as_ref());

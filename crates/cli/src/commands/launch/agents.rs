@@ -1,15 +1,18 @@
 //! Variables and arguments that point each agent to a server.
 
 mod files;
+mod gemini;
 
 use std::ffi::OsString;
 
 use serde_json::json;
 
-use self::files::{cline, continued, crush, gemini};
+use self::files::{cline, continued, crush};
+use self::gemini::gemini;
 use super::server::Served;
 use super::setup::Setup;
 use crate::args::Agent;
+use crate::failure::Result;
 
 /// The variable in which Codex finds the key.
 const CODEX_KEY: &str = "ML_LAUNCH_CODEX_KEY";
@@ -31,19 +34,22 @@ pub fn program(agent: Agent) -> (&'static str, &'static str) {
 }
 
 /// Returns the setup of `agent` for the `served` model, with `key` where the server wants one.
-pub fn setup(agent: Agent, served: &Served, key: Option<&str>) -> Setup {
-    match agent {
+///
+/// # Errors
+/// Settings of its user that cannot be read.
+pub fn setup(agent: Agent, served: &Served, key: Option<&str>) -> Result<Setup> {
+    Ok(match agent {
         Agent::Qwen => qwen(served, key),
         Agent::Aider => aider(served, key),
         Agent::Claude => claude(served, key),
         Agent::Codex => codex(served, key),
         Agent::Opencode => opencode(served, key),
         Agent::Goose => goose(served, key),
-        Agent::Gemini => gemini(served, key),
+        Agent::Gemini => gemini(served, key)?,
         Agent::Crush => crush(served, key),
         Agent::Cline => cline(served, key),
         Agent::Continue => continued(served, key),
-    }
+    })
 }
 
 /// Claude Code takes all of it from variables.
@@ -205,7 +211,7 @@ mod tests {
 
     #[test]
     fn claude_code_is_told_by_variables() {
-        let setup = setup(Agent::Claude, &served(), Some("key"));
+        let setup = setup(Agent::Claude, &served(), Some("key")).unwrap();
         let of = |name: &str| {
             let found = setup.variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| value.as_str())
@@ -219,19 +225,19 @@ mod tests {
 
     #[test]
     fn codex_is_told_by_settings_and_its_key_by_a_variable() {
-        let told = setup(Agent::Codex, &served(), Some("key"));
+        let told = setup(Agent::Codex, &served(), Some("key")).unwrap();
         let arguments: Vec<_> = told.arguments.iter().filter_map(|a| a.to_str()).collect();
         assert!(arguments.contains(&"model=\"a \\\"b\\\"\""), "{arguments:?}");
         assert!(!arguments.iter().any(|argument| argument.contains("=\"key\"")), "{arguments:?}");
         assert_eq!(told.variables, [(CODEX_KEY, "key".to_owned())]);
-        let without = setup(Agent::Codex, &served(), None);
+        let without = setup(Agent::Codex, &served(), None).unwrap();
         assert!(!format!("{without:?}").contains("env_key"));
     }
 
     #[test]
     fn qwen_code_and_aider_are_told_by_variables_and_flags() {
         let arguments = |agent| {
-            let told = setup(agent, &served(), Some("key"));
+            let told = setup(agent, &served(), Some("key")).unwrap();
             let of = |name: &str| {
                 told.variables.iter().find(|(other, _)| *other == name).map(|(_, v)| v.clone())
             };
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn opencode_is_told_by_a_file_in_a_variable() {
-        let setup = setup(Agent::Opencode, &served(), None);
+        let setup = setup(Agent::Opencode, &served(), None).unwrap();
         let settings: Json = serde_json::from_str(&setup.variables[0].1).unwrap();
         assert_eq!(settings["model"], "ml/a \"b\"");
         let provider = &settings["provider"]["ml"];

@@ -32,6 +32,9 @@ pub struct File {
     pub path: &'static str,
     /// Its text.
     pub text: String,
+    /// The text that people are shown in its place, where it has more of theirs than they want to
+    /// see on a screen.
+    pub shown: Option<String>,
 }
 
 /// How an agent is told of its folder.
@@ -54,6 +57,8 @@ pub struct Folder {
     pub told: Told,
     /// A folder of the user's whose other entries are linked beside the file.
     pub beside: Option<PathBuf>,
+    /// Folders there that the agent is to find again. They are made where there are none.
+    pub kept: &'static [&'static str],
 }
 
 impl Folder {
@@ -66,6 +71,11 @@ impl Folder {
         let made = tempfile::Builder::new().prefix("ml-launch-").permissions(own).tempdir();
         let failed =
             |error: std::io::Error| Failure::Other(format!("a folder: {}", reason(&error)));
+        for kept in self.beside.iter().flat_map(|own| self.kept.iter().map(|name| own.join(name))) {
+            fs::create_dir_all(&kept).map_err(|error| {
+                Failure::Other(format!("{}: {}", kept.display(), reason(&error)))
+            })?;
+        }
         let made = made.map_err(failed)?;
         let file = made.path().join(self.file.path);
         let parent = file.parent().unwrap_or(made.path());
@@ -112,9 +122,12 @@ mod tests {
         let own = tempfile::tempdir().unwrap();
         fs::write(own.path().join("settings.json"), "{}").unwrap();
         fs::write(own.path().join("GEMINI.md"), "be brief").unwrap();
-        let file = File { path: ".gemini/settings.json", text: "{\"a\":1}".into() };
+        let text = "{\"a\":1}".into();
+        let file = File { path: ".gemini/settings.json", text, shown: None };
         let beside = Some(own.path().to_owned());
-        let made = Folder { file, told: Told::Flag("--at"), beside }.make().unwrap();
+        let folder = Folder { file, told: Told::Flag("--at"), beside, kept: &["tmp"] };
+        let made = folder.make().unwrap();
+        fs::write(made.path().join(".gemini/tmp/chat"), "hi").unwrap();
         let read = |name: &str| fs::read_to_string(made.path().join(".gemini").join(name)).unwrap();
         assert_eq!(
             (read("settings.json").as_str(), read("GEMINI.md").as_str()),
@@ -126,5 +139,6 @@ mod tests {
         let path = made.path().to_owned();
         drop(made);
         assert!(!path.exists() && own.path().join("GEMINI.md").exists());
+        assert_eq!(fs::read_to_string(own.path().join("tmp/chat")).unwrap(), "hi");
     }
 }

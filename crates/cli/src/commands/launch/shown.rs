@@ -28,7 +28,7 @@ fn lines(args: &LaunchArgs, program: &str, setup: &Setup, trust: &str) -> Vec<St
     let folder = Path::new(FOLDER);
     if let Some(made) = &setup.folder {
         lines.push(format!("# {FOLDER}/{}, in a folder that goes with the agent:", made.file.path));
-        lines.push(format!("# {}", made.file.text));
+        lines.push(format!("# {}", made.file.shown.as_ref().unwrap_or(&made.file.text)));
         let links = made.beside.as_ref().filter(|beside| beside.is_dir());
         let parent = folder.join(made.file.path);
         let parent = parent.parent().unwrap_or(folder);

@@ -1,54 +1,12 @@
 //! Agents that take their server from files alone: each gets a folder of this one run.
 
-use std::ffi::OsString;
-use std::fs;
-use std::path::PathBuf;
-
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use crate::commands::launch::server::Served;
 use crate::commands::launch::setup::{File, Folder, Setup, Told};
 
 /// The variable in which Crush finds the key.
 const CRUSH_KEY: &str = "ML_LAUNCH_CRUSH_KEY";
-
-/// Gemini CLI takes the server from variables. That a key is used, where its user chose a login, is
-/// told by settings alone. They are the user's but for that, and what else lies beside them is
-/// linked.
-pub fn gemini(served: &Served, key: Option<&str>) -> Setup {
-    let home = std::env::var_os("GEMINI_CLI_HOME").filter(|home| !home.is_empty());
-    let home = home.map(PathBuf::from).or_else(std::env::home_dir);
-    let beside = home.map(|home| home.join(".gemini"));
-    let own =
-        beside.as_ref().and_then(|folder| fs::read_to_string(folder.join("settings.json")).ok());
-    let variables = vec![
-        ("GOOGLE_GEMINI_BASE_URL", served.url.clone()),
-        ("GEMINI_API_KEY", key.unwrap_or("none").to_owned()),
-    ];
-    let file = File { path: ".gemini/settings.json", text: with_key(own.as_deref()).to_string() };
-    Setup {
-        variables,
-        removed: &["GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"],
-        arguments: ["--model", &served.model].map(OsString::from).into(),
-        folder: Some(Folder { file, told: Told::Variable("GEMINI_CLI_HOME"), beside }),
-    }
-}
-
-/// The settings `own` where the server is asked by a key. What cannot be read, as with comments in
-/// it, is left out.
-fn with_key(own: Option<&str>) -> Json {
-    let mut settings: Json =
-        own.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let mut at = &mut settings;
-    for name in ["security", "auth", "selectedType"] {
-        if !at.is_object() {
-            *at = json!({});
-        }
-        at = &mut at[name];
-    }
-    *at = json!("gemini-api-key");
-    settings
-}
 
 /// Crush takes it from the file with what its user chose by a dialogue, which counts before its
 /// settings.
@@ -70,14 +28,19 @@ pub fn crush(served: &Served, key: Option<&str>) -> Setup {
         }},
         "models": {"large": chosen, "small": chosen},
     });
-    let file = File { path: "crush.json", text: settings.to_string() };
+    let file = File { path: "crush.json", text: settings.to_string(), shown: None };
     Setup {
         // Nothing is asked of a list of others' models.
         variables: [("CRUSH_DISABLE_PROVIDER_AUTO_UPDATE", "1".to_owned())]
             .into_iter()
             .chain(key.map(|key| (CRUSH_KEY, key.to_owned())))
             .collect(),
-        folder: Some(Folder { file, told: Told::Variable("CRUSH_GLOBAL_DATA"), beside: None }),
+        folder: Some(Folder {
+            file,
+            told: Told::Variable("CRUSH_GLOBAL_DATA"),
+            beside: None,
+            kept: &[],
+        }),
         ..Setup::default()
     }
 }
@@ -101,8 +64,8 @@ pub fn cline(served: &Served, key: Option<&str>) -> Setup {
             "tokenSource": "manual",
         }},
     });
-    let file = File { path: "settings/providers.json", text: settings.to_string() };
-    let folder = Folder { file, told: Told::Flag("--data-dir"), beside: None };
+    let file = File { path: "settings/providers.json", text: settings.to_string(), shown: None };
+    let folder = Folder { file, told: Told::Flag("--data-dir"), beside: None, kept: &[] };
     Setup { folder: Some(folder), ..Setup::default() }
 }
 
@@ -120,8 +83,8 @@ pub fn continued(served: &Served, key: Option<&str>) -> Setup {
         model["defaultCompletionOptions"] = json!({"contextLength": served.context});
     }
     let settings = json!({"name": "ml", "version": "1.0.0", "schema": "v1", "models": [model]});
-    let file = File { path: "config.yaml", text: settings.to_string() };
-    let folder = Folder { file, told: Told::FlagOfFile("--config"), beside: None };
+    let file = File { path: "config.yaml", text: settings.to_string(), shown: None };
+    let folder = Folder { file, told: Told::FlagOfFile("--config"), beside: None, kept: &[] };
     Setup { folder: Some(folder), ..Setup::default() }
 }
 
@@ -131,7 +94,7 @@ mod tests {
 
     use serde_json::{Value as Json, json};
 
-    use super::{CRUSH_KEY, cline, continued, crush, with_key};
+    use super::{CRUSH_KEY, cline, continued, crush};
     use crate::commands::launch::server::Served;
     use crate::commands::launch::setup::Folder;
 
@@ -141,20 +104,6 @@ mod tests {
 
     fn settings(folder: &Folder) -> Json {
         serde_json::from_str(&folder.file.text).unwrap()
-    }
-
-    #[test]
-    fn settings_of_gemini_cli_stay_but_for_the_login() {
-        let own = r#"{"ui": {"theme": "x"}, "security": {"auth": {"selectedType": "oauth-personal", "a": 1}}}"#;
-        let expected = json!({
-            "ui": {"theme": "x"},
-            "security": {"auth": {"selectedType": "gemini-api-key", "a": 1}},
-        });
-        assert_eq!(with_key(Some(own)), expected);
-        let alone = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
-        for text in [None, Some("// a\n{}"), Some("[]"), Some(r#"{"security": 1}"#)] {
-            assert_eq!(with_key(text), alone, "{text:?}");
-        }
     }
 
     #[test]
