@@ -13,14 +13,11 @@ struct PackedKeys {
   GradesOf<T> of_keys;
   GradesOf<T> of_values;
   // Words from one key to the next, of keys and of values, and scales likewise.
-  int key_stride;
-  int value_stride;
-  int keys_apart;
-  int values_apart;
+  int64_t key_stride;
+  int64_t value_stride;
+  int64_t keys_apart;
+  int64_t values_apart;
   int end;
-
-  // A product of 32 bits each, which is one instruction.
-  static __device__ __forceinline__ uint64_t place(unsigned key, unsigned stride) { return static_cast<uint64_t>(key) * stride; }
 
   // Some values of a group, read at once.
   template <int WIDTH>
@@ -43,12 +40,12 @@ struct PackedKeys {
     }
   };
   template <int WIDTH>
-  __device__ __forceinline__ void load_key(int key, int at, Piece<WIDTH>& to) const {
-    to.load(keys + place(key, key_stride) + at * BITS / 32, of_keys, place(key, keys_apart) + at / SIZE);
+  __device__ __forceinline__ void load_key(int64_t key, int at, Piece<WIDTH>& to) const {
+    to.load(keys + key * key_stride + at * BITS / 32, of_keys, key * keys_apart + at / SIZE);
   }
   template <int WIDTH>
-  __device__ __forceinline__ void load_value(int key, int at, Piece<WIDTH>& to) const {
-    to.load(values + place(key, value_stride) + at * BITS / 32, of_values, place(key, values_apart) + at / SIZE);
+  __device__ __forceinline__ void load_value(int64_t key, int at, Piece<WIDTH>& to) const {
+    to.load(values + key * value_stride + at * BITS / 32, of_values, key * values_apart + at / SIZE);
   }
 };
 
@@ -125,18 +122,16 @@ struct NewPacked {
   }
 
   // Both, behind the earlier ones. By a block.
-  __device__ __forceinline__ void write(const PackedKeys<T, BITS, SIZE>& to, int index) const {
-    uint32_t* const keys = to.keys + to.place(index, to.key_stride);
-    uint32_t* const values = to.values + to.place(index, to.value_stride);
+  __device__ __forceinline__ void write(const PackedKeys<T, BITS, SIZE>& to, int64_t index) const {
     for (int i = threadIdx.x; i < WORDS; i += blockDim.x) {
-      keys[i] = codes[0][i];
-      values[i] = codes[1][i];
+      to.keys[index * to.key_stride + i] = codes[0][i];
+      to.values[index * to.value_stride + i] = codes[1][i];
     }
     for (int i = threadIdx.x; i < GROUPS; i += blockDim.x) {
-      to.of_keys.scales[to.place(index, to.keys_apart) + i] = scales[0][i];
-      to.of_keys.biases[to.place(index, to.keys_apart) + i] = biases[0][i];
-      to.of_values.scales[to.place(index, to.values_apart) + i] = scales[1][i];
-      to.of_values.biases[to.place(index, to.values_apart) + i] = biases[1][i];
+      to.of_keys.scales[index * to.keys_apart + i] = scales[0][i];
+      to.of_keys.biases[index * to.keys_apart + i] = biases[0][i];
+      to.of_values.scales[index * to.values_apart + i] = scales[1][i];
+      to.of_values.biases[index * to.values_apart + i] = biases[1][i];
     }
   }
 };

@@ -7,10 +7,10 @@ const PackedKeys<T, BITS, SIZE> held{
      const_cast<T*>(key_biases) + row * key_biases_strides[0] + kv_head * key_biases_strides[1]},
     {const_cast<T*>(value_scales) + row * value_scales_strides[0] + kv_head * value_scales_strides[1],
      const_cast<T*>(value_biases) + row * value_biases_strides[0] + kv_head * value_biases_strides[1]},
-    static_cast<int>(keys_strides[2]),
-    static_cast<int>(values_strides[2]),
-    static_cast<int>(key_scales_strides[2]),
-    static_cast<int>(value_scales_strides[2]),
+    keys_strides[2],
+    values_strides[2],
+    key_scales_strides[2],
+    value_scales_strides[2],
     end};
 using Part = typename Either<
     TILED,

@@ -14,19 +14,11 @@ template <typename T>
 constexpr float RAISE_OF = IS_HALF<T> ? 1024.0f : 128.0f;
 template <typename T>
 constexpr unsigned RAISED_BITS = IS_HALF<T> ? 0x64006400 : 0x43004300;
-// One number of a type for each of two groups, or of one.
-template <typename T, int READS>
-struct Grades {
-  unsigned both;
-  __device__ __forceinline__ void load(const T* from) { both = *reinterpret_cast<const unsigned*>(from); }
-  __device__ __forceinline__ float value(int r) const { return r == 0 ? unpack<T>(both).x : unpack<T>(both).y; }
-};
+// Codes k and k + 4 of a word of eight, raised.
 template <typename T>
-struct Grades<T, 1> {
-  T one;
-  __device__ __forceinline__ void load(const T* from) { one = *from; }
-  __device__ __forceinline__ float value(int) const { return static_cast<float>(one); }
-};
+__device__ __forceinline__ unsigned raised_pair(unsigned word, int k) {
+  return word >> 4 * k & 0x000f000f | RAISED_BITS<T>;
+}
 
 template <typename T, int D, int GROUP, int BITS, int TILES>
 struct ByPackedTiles {
@@ -41,18 +33,19 @@ struct ByPackedTiles {
   using V = __nv_bfloat16;
   static constexpr float RAISE_OF_VALUES = BITS == 4 ? RAISE_OF<V> : 0.0f;
 
-  using Graded = Grades<T, READS>;
+  // One number for each group.
+  struct alignas(sizeof(T) * READS) Grades {
+    T all[READS];
+  };
   struct Tile {
     // Of the keys of each half, `of_lane()`: from `64 · read + 16 · column()` on.
     Words<BITS / 2> keys[2][READS];
     // Of keys `2 · column()` and the next one of each half: from `64 · read + 8 · of_lane()` on.
     Words<BITS / 4> values[2][2][READS];
     // Scales and biases of the keys of each half, `of_lane()`, and of their values.
-    Graded of_keys[2][2];
-    Graded of_values[2][2];
+    Grades of_keys[2][2];
+    Grades of_values[2][2];
   };
-  // Zero, which the compiler does not know: it has bits beside it in registers, so that an instruction takes them with another constant.
-  const unsigned zero = gridDim.x >> 30;
   Tile tiles[TILES];
   // Pairs of values as a lane's codes come in pairs.
   unsigned query[READS][8];
@@ -71,25 +64,25 @@ struct ByPackedTiles {
       stream_in(static_cast<const P*>(from), to);
     }
   }
-  static __device__ __forceinline__ void read_grades(const GradesOf<T>& of, uint64_t at, Graded (&to)[2]) {
-    to[0].load(of.scales + at);
-    to[1].load(of.biases + at);
+  static __device__ __forceinline__ void read_grades(const GradesOf<T>& of, int64_t at, Grades (&to)[2]) {
+    to[0] = *reinterpret_cast<const Grades*>(of.scales + at);
+    to[1] = *reinterpret_cast<const Grades*>(of.biases + at);
   }
 
-  __device__ __forceinline__ void load_key(const Held& of, int key, int half, Tile& tile, bool is_fresh) {
-    const uint32_t* const from = of.keys + of.place(key, of.key_stride) + column() * BITS / 2;
+  __device__ __forceinline__ void load_key(const Held& of, int64_t key, int half, Tile& tile, bool is_fresh) {
+    const uint32_t* const from = of.keys + key * of.key_stride + column() * BITS / 2;
     #pragma unroll
     for (int r = 0; r < READS; r++) {
       read(from + 2 * BITS * r, tile.keys[half][r], is_fresh);
     }
-    read_grades(of.of_keys, of.place(key, of.keys_apart), tile.of_keys[half]);
+    read_grades(of.of_keys, key * of.keys_apart, tile.of_keys[half]);
   }
   // Scales and biases of a value belong to the lane that has the score of its key.
-  __device__ __forceinline__ void load_grades(const Held& of, int key, int half, Tile& tile) {
-    read_grades(of.of_values, of.place(key, of.values_apart), tile.of_values[half]);
+  __device__ __forceinline__ void load_grades(const Held& of, int64_t key, int half, Tile& tile) {
+    read_grades(of.of_values, key * of.values_apart, tile.of_values[half]);
   }
-  __device__ __forceinline__ void load_value(const Held& of, int key, int half, int i, Tile& tile, bool is_fresh) {
-    const uint32_t* const from = of.values + of.place(key, of.value_stride) + of_lane() * BITS / 4;
+  __device__ __forceinline__ void load_value(const Held& of, int64_t key, int half, int i, Tile& tile, bool is_fresh) {
+    const uint32_t* const from = of.values + key * of.value_stride + of_lane() * BITS / 4;
     #pragma unroll
     for (int r = 0; r < READS; r++) {
       read(from + 2 * BITS * r, tile.values[half][i][r], is_fresh);
@@ -188,29 +181,20 @@ struct ByPackedTiles {
     }
   }
 
-  // Codes k and k + 4 of a word of eight, raised.
-  template <typename As>
-  __device__ __forceinline__ unsigned raised_pair(unsigned word, int k) const {
-    return word >> 4 * k & 0x000f000f | (RAISED_BITS<As> | zero);
-  }
   // Pair `i` of a lane's codes of a key.
-  __device__ __forceinline__ unsigned pair_of(const Words<BITS / 2>& words, int i) const {
+  static __device__ __forceinline__ unsigned pair_of(const Words<BITS / 2>& words, int i) {
     if constexpr (BITS == 4) {
       return raised_pair<Q>(words.all[i / 4], i % 4);
     } else {
-      return words.all[i / 2] >> i % 2 * 8 & 0x00ff00ff | (RAISED_BITS<Q> | zero);
+      return words.all[i / 2] >> i % 2 * 8 & 0x00ff00ff | RAISED_BITS<Q>;
     }
   }
-  // Code `i` of eight bits as a float.
-  __device__ __forceinline__ unsigned code_of(const unsigned* words, int i) const {
-    return __float_as_uint(__uint_as_float(__byte_perm(words[i / 4], 0x4b000000 | zero, 0x7540 | i % 4)) - 8388608.0f);
-  }
   // Code `i` of two keys.
-  __device__ __forceinline__ unsigned code_of_both(const Words<BITS / 4>& one, const Words<BITS / 4>& other, int i) const {
+  static __device__ __forceinline__ unsigned code_of_both(const Words<BITS / 4>& one, const Words<BITS / 4>& other, int i) {
     if constexpr (BITS == 4) {
       return __byte_perm(raised_pair<V>(one.all[0], i % 4), raised_pair<V>(other.all[0], i % 4), i < 4 ? 0x5410 : 0x7632);
     } else {
-      return __byte_perm(code_of(one.all, i), code_of(other.all, i), 0x7632);
+      return __byte_perm(__float_as_uint(raised<8>(one.all, i)), __float_as_uint(raised<8>(other.all, i)), 0x7632);
     }
   }
 
@@ -227,8 +211,8 @@ struct ByPackedTiles {
       }
       #pragma unroll
       for (int half = 0; half < 2; half++) {
-        const float scale = tile.of_keys[half][0].value(r);
-        const float shift = tile.of_keys[half][1].value(r) - RAISE_OF<Q> * scale;
+        const float scale = static_cast<float>(tile.of_keys[half][0].all[r]);
+        const float shift = static_cast<float>(tile.of_keys[half][1].all[r]) - RAISE_OF<Q> * scale;
         #pragma unroll
         for (int i = 0; i < 2; i++) {
           const float dot = scale * products[2 * half + i] + shift * whole[r][i];
@@ -244,8 +228,8 @@ struct ByPackedTiles {
       float scaled[2][2];
       #pragma unroll
       for (int half = 0; half < 2; half++) {
-        const float scale = tile.of_values[half][0].value(r);
-        const float shift = tile.of_values[half][1].value(r) - RAISE_OF_VALUES * scale;
+        const float scale = static_cast<float>(tile.of_values[half][0].all[r]);
+        const float shift = static_cast<float>(tile.of_values[half][1].all[r]) - RAISE_OF_VALUES * scale;
         #pragma unroll
         for (int i = 0; i < 2; i++) {
           scaled[half][i] = scale * weights[half][i];

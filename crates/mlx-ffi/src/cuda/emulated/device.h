@@ -7,7 +7,6 @@ typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
-typedef unsigned long long uint64_t;
 typedef unsigned long uintptr_t;
 
 template <typename V>
