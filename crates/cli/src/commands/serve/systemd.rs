@@ -1,6 +1,7 @@
 //! The manager of services that started `ml serve`, as systemd tells of itself by variables.
 
 use std::ffi::OsString;
+use std::io;
 use std::net::TcpListener;
 use std::process;
 use std::sync::Arc;
@@ -8,7 +9,6 @@ use std::time::Duration;
 
 use inference_server::Notifier;
 use listenfd::ListenFd;
-use rustix::net::sockopt::socket_acceptconn;
 
 use crate::failure::{Failure, Result};
 
@@ -28,13 +28,24 @@ pub fn sockets() -> Result<Vec<Arc<TcpListener>>> {
         };
         let socket = given.take_tcp_listener(at).map_err(|error| refused(error.to_string()))?;
         let socket = socket.ok_or_else(|| refused("was taken before".to_owned()))?;
-        match socket_acceptconn(&socket) {
+        match listens(&socket) {
             Ok(true) => Ok(Arc::new(socket)),
             Ok(false) => Err(refused("does not listen".to_owned())),
             Err(error) => Err(refused(error.to_string())),
         }
     });
     taken.collect()
+}
+
+/// Returns true when a socket listens. Apple's systems do not tell, and have no systemd either.
+fn listens(socket: &TcpListener) -> io::Result<bool> {
+    #[cfg(target_vendor = "apple")]
+    {
+        let _ = socket;
+        Ok(true)
+    }
+    #[cfg(not(target_vendor = "apple"))]
+    Ok(rustix::net::sockopt::socket_acceptconn(socket)?)
 }
 
 /// The manager that wants to hear of this process, where there is one.
