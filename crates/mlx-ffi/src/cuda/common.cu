@@ -69,6 +69,26 @@ __device__ __forceinline__ float raised(const unsigned* words, int i) {
 __device__ __forceinline__ unsigned two_codes(const unsigned* words, int i, int j) {
   return __byte_perm(__float_as_uint(raised<8>(words, i)), __float_as_uint(raised<8>(words, j)), 0x7632);
 }
+// Eight values of x, placed as the weights of their columns are once they are unpacked.
+template <int BITS>
+__device__ __forceinline__ void place_as_unpacked(const uint4& eight, unsigned* to) {
+  if constexpr (BITS == 4) {
+    to[0] = __byte_perm(eight.x, eight.z, 0x5410);
+    to[1] = __byte_perm(eight.x, eight.z, 0x7632);
+    to[2] = __byte_perm(eight.y, eight.w, 0x5410);
+    to[3] = __byte_perm(eight.y, eight.w, 0x7632);
+  } else if constexpr (BITS == 8) {
+    to[0] = __byte_perm(eight.x, eight.y, 0x5410);
+    to[1] = __byte_perm(eight.x, eight.y, 0x7632);
+    to[2] = __byte_perm(eight.z, eight.w, 0x5410);
+    to[3] = __byte_perm(eight.z, eight.w, 0x7632);
+  } else {
+    to[0] = eight.x;
+    to[1] = eight.y;
+    to[2] = eight.z;
+    to[3] = eight.w;
+  }
+}
 // The sum of PARTS floats, of four places side by side, in their order.
 template <int PARTS>
 __device__ __forceinline__ float4 sum_of_parts(const float* from, int64_t apart) {

@@ -312,22 +312,7 @@ for (int own_item = 0; own_item < entered; own_item++) {
           for (int c = 0; c < CHUNKS; c++) {
             const uint4 eight = four_at(at + X_AT + t * 8 * X_LINE + x_place(quad, first_piece + part * CHUNKS + c));
             unsigned* const own = xs[c][t];
-            if constexpr (BITS == 4) {
-              own[0] = __byte_perm(eight.x, eight.z, 0x5410);
-              own[1] = __byte_perm(eight.x, eight.z, 0x7632);
-              own[2] = __byte_perm(eight.y, eight.w, 0x5410);
-              own[3] = __byte_perm(eight.y, eight.w, 0x7632);
-            } else if constexpr (BITS == 8) {
-              own[0] = __byte_perm(eight.x, eight.y, 0x5410);
-              own[1] = __byte_perm(eight.x, eight.y, 0x7632);
-              own[2] = __byte_perm(eight.z, eight.w, 0x5410);
-              own[3] = __byte_perm(eight.z, eight.w, 0x7632);
-            } else {
-              own[0] = eight.x;
-              own[1] = eight.y;
-              own[2] = eight.z;
-              own[3] = eight.w;
-            }
+            place_as_unpacked<BITS>(eight, own);
             #pragma unroll
             for (int j = 0; j < 4; j++) {
               own[j] = raise(own[j], j % 2 == 0 ? RAISED : RAISED_LESS);

@@ -138,14 +138,14 @@ mod tests {
     const SMALL: Sizes =
         Sizes { multiprocessors: 128, of_multiprocessor: 100 << 10, of_block: 99 << 10 };
 
-    fn form(packing: (i32, i32, i32), [rows, columns]: [i32; 2]) -> Form {
-        let (kind, bits, group_size) = packing;
+    /// The form of packing by kind, bits and group size.
+    fn form([kind, bits, group_size]: [i32; 3], [rows, columns]: [i32; 2]) -> Form {
         Form { kind, bits, group_size, experts: 128, rows, columns, has_bias: false }
     }
 
     #[test]
     fn rings_have_room() {
-        for packing in [(DENSE, 16, 0), (AFFINE, 4, 64), (AFFINE, 8, 32), (FLOATS, 4, 32)] {
+        for packing in [[DENSE, 16, 0], [AFFINE, 4, 64], [AFFINE, 8, 32], [FLOATS, 4, 32]] {
             for (size, pairs) in [([768, 2048], true), ([2880, 2880], true), ([2816, 704], false)] {
                 for tile_rows in [8, 16, 32] {
                     for sizes in [Sizes::LARGE, SMALL] {
@@ -169,16 +169,16 @@ mod tests {
             let stream = stream.expect("a stream");
             (stream.own_tiles, stream.slots, stream.blocks / Sizes::LARGE.multiprocessors)
         };
-        assert_eq!(of((AFFINE, 4, 64), [768, 2048], true, 8), (8, 3, 3));
-        assert_eq!(of((AFFINE, 4, 64), [2048, 768], false, 8), (4, 5, 3));
-        assert_eq!(of((AFFINE, 4, 64), [768, 2048], true, 16), (4, 4, 3));
-        assert_eq!(of((DENSE, 16, 0), [768, 2048], true, 8), (4, 4, 3));
+        assert_eq!(of([AFFINE, 4, 64], [768, 2048], true, 8), (8, 3, 3));
+        assert_eq!(of([AFFINE, 4, 64], [2048, 768], false, 8), (4, 5, 3));
+        assert_eq!(of([AFFINE, 4, 64], [768, 2048], true, 16), (4, 4, 3));
+        assert_eq!(of([DENSE, 16, 0], [768, 2048], true, 8), (4, 4, 3));
     }
 
     #[test]
     fn matrices_that_blocks_do_not_share_evenly_are_not_streamed() {
         let of = |packing, size| Stream::of(form(packing, size), true, 8, Sizes::LARGE);
-        assert_eq!(of((AFFINE, 4, 64), [784, 2048]), None);
-        assert_eq!(of((FLOATS, 4, 16), [768, 2048]), None);
+        assert_eq!(of([AFFINE, 4, 64], [784, 2048]), None);
+        assert_eq!(of([FLOATS, 4, 16], [768, 2048]), None);
     }
 }

@@ -68,21 +68,6 @@ const ROWS: Source = Source {
 };
 const GROUPED: Source = Source {
     name: c"grouped",
-    inputs: &[
-        c"x",
-        c"w",
-        c"w_up",
-        c"scales",
-        c"scales_up",
-        c"minima",
-        c"minima_up",
-        c"bias",
-        c"bias_up",
-        c"order",
-        c"tiles",
-        c"limits",
-    ],
-    outputs: &[c"out"],
     body: include_str!("grouped.cu"),
     header: concat!(
         include_str!("chained.cu"),
@@ -90,8 +75,7 @@ const GROUPED: Source = Source {
         include_str!("expert_common.cu"),
         include_str!("tensor.cu")
     ),
-    takes_strides: false,
-    written: &[],
+    ..EXPERT_STREAM
 };
 const ARRANGE: Source = Source {
     name: c"arrange",

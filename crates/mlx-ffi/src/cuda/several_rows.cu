@@ -196,22 +196,7 @@ for (int stage = begin; stage < begin + count; stage++) {
     for (int t = 0; t < TILES; t++) {
       const uint4 eight = four_at(at + X_AT + t * 8 * X_LINE + x_place(quad, warp * (SLAB / 8) + part * EIGHTS + e));
       unsigned* const own = xs[e][t];
-      if constexpr (BITS == 4) {
-        own[0] = __byte_perm(eight.x, eight.z, 0x5410);
-        own[1] = __byte_perm(eight.x, eight.z, 0x7632);
-        own[2] = __byte_perm(eight.y, eight.w, 0x5410);
-        own[3] = __byte_perm(eight.y, eight.w, 0x7632);
-      } else if constexpr (BITS == 8) {
-        own[0] = __byte_perm(eight.x, eight.y, 0x5410);
-        own[1] = __byte_perm(eight.x, eight.y, 0x7632);
-        own[2] = __byte_perm(eight.z, eight.w, 0x5410);
-        own[3] = __byte_perm(eight.z, eight.w, 0x7632);
-      } else {
-        own[0] = eight.x;
-        own[1] = eight.y;
-        own[2] = eight.z;
-        own[3] = eight.w;
-      }
+      place_as_unpacked<BITS>(eight, own);
     }
   }
   #pragma unroll
