@@ -168,6 +168,15 @@ export async function pictures({ url, painting }) {
   assert.equal(await cards(page).count(), count - 1);
   await page.getByRole("button", { name: "Undo" }).click();
   assert.equal(await cards(page).count(), count);
+  // It stays gone where the page is left before IndexedDB has removed it.
+  await page.evaluate(() => {
+    const remove = IDBObjectStore.prototype.delete;
+    IDBObjectStore.prototype.delete = function (id) {
+      const request = remove.call(this, id);
+      this.transaction.abort();
+      return request;
+    };
+  });
   await cards(page).first().getByRole("button", { name: "Take away" }).click();
   await page.reload();
   await cards(page).nth(count - 2).waitFor();

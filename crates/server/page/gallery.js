@@ -7,12 +7,34 @@ import { tellTrouble } from "./conversations.js";
 /** Newest first. */
 export const made = [];
 const nodes = new Map();
+/** Pictures that were taken away, whose removal IndexedDB has not confirmed. */
+const removing = new Set();
+const REMOVED = "ml.pictures.removed";
 
 export async function loadGallery() {
+  for (const id of left()) forget(id);
   const kept = await database.all("gallery").catch(() => []);
   made.push(...kept.filter((one) => one?.order && typeof one.url === "string").sort((a, b) => b.created - a.created));
   emit("made");
 }
+
+function left() {
+  try {
+    const ids = JSON.parse(localStorage.getItem(REMOVED));
+    localStorage.removeItem(REMOVED);
+    return Array.isArray(ids) ? ids.filter((id) => typeof id === "string") : [];
+  } catch { return []; }
+}
+
+function forget(id) {
+  removing.add(id);
+  database.remove("gallery", id).then(() => removing.delete(id), () => {});
+}
+
+// A page that is left does not wait for IndexedDB: the next one takes these pictures away.
+on("left", () => {
+  try { localStorage.setItem(REMOVED, JSON.stringify([...removing])); } catch { /* nothing can be kept: IndexedDB may finish */ }
+});
 
 const keep = (one) => database.put("gallery", one).catch(tellTrouble);
 
@@ -25,9 +47,9 @@ export function addPicture(one) {
 function takeAway(one) {
   const at = made.indexOf(one);
   made.splice(at, 1);
-  database.remove("gallery", one.id).catch(() => {});
+  forget(one.id);
   emit("made");
-  toast("Picture taken away.", "Undo", () => { made.splice(at, 0, one); keep(one); emit("made"); });
+  toast("Picture taken away.", "Undo", () => { made.splice(at, 0, one); removing.delete(one.id); keep(one); emit("made"); });
 }
 
 export function cards() {
