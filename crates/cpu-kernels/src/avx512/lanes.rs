@@ -41,7 +41,7 @@ impl Line {
 /// The sums of the lanes of four vectors, in an order that is the same for each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-pub(super) fn sum_lanes([a, b, c, d]: [__m512; 4]) -> __m128 {
+pub(crate) fn sum_lanes([a, b, c, d]: [__m512; 4]) -> __m128 {
     let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
     let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(c, d), _mm512_shuffle_f32x4::<0xee>(c, d));
     let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));

@@ -11,7 +11,7 @@ mod lanes;
 mod packed;
 pub(crate) mod prompts;
 mod rows;
-mod scales;
+pub(crate) mod scales;
 pub(crate) mod tiles;
 mod transpose;
 mod unpack;
@@ -20,6 +20,7 @@ pub(crate) mod whole;
 use std::cell::RefCell;
 
 use self::dense::{Dense, X_ROWS};
+pub(crate) use self::lanes::sum_lanes;
 use self::packed::{Packed, Panel};
 use self::rows::Rows;
 use self::scales::Groups;

@@ -7,7 +7,7 @@ use crate::{Dtype, Packing};
 
 /// The groups of a matrix of packed weights.
 #[derive(Clone, Copy)]
-pub(super) struct Groups<'a> {
+pub(crate) struct Groups<'a> {
     packing: Packing,
     scales: &'a [u8],
     biases: &'a [u8],
@@ -28,15 +28,27 @@ impl<'a> Groups<'a> {
         biases: &'a [u8],
     ) -> Groups<'a> {
         let order = order_of(kind);
-        let of_lane = std::array::from_fn(|lane| i32::from(order[2 * lane]) / group_size as i32);
-        let (in_row, in_chunk) = (k / group_size, CHUNK / group_size);
-        Groups { packing, scales, biases, in_row, in_chunk, of_lane }
+        let firsts = std::array::from_fn(|lane| usize::from(order[2 * lane]));
+        let groups =
+            crate::floats::Groups { packing, group_size, in_row: k / group_size, scales, biases };
+        Groups::of_lanes(groups, CHUNK, firsts)
+    }
+
+    /// `groups` for chunks of `chunk` codes, of which `firsts` has one of each lane.
+    pub(crate) fn of_lanes(
+        groups: crate::floats::Groups<'a>,
+        chunk: usize,
+        firsts: [usize; 16],
+    ) -> Groups<'a> {
+        let crate::floats::Groups { packing, group_size, in_row, scales, biases } = groups;
+        let of_lane = firsts.map(|first| (first / group_size) as i32);
+        Groups { packing, scales, biases, in_row, in_chunk: chunk / group_size, of_lane }
     }
 
     /// The scales of row `row`.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) fn scales(&self, row: usize) -> Scales<'_> {
+    pub(crate) fn scales(&self, row: usize) -> Scales<'_> {
         let zero = _mm512_setzero_ps();
         Scales { groups: self, row, sixteen: zero, of_lane: _mm512_setzero_si512() }
     }
@@ -67,6 +79,13 @@ impl<'a> Groups<'a> {
         }
     }
 
+    /// Scales 16 · `i`.. of row `row`; after the last 0, or what a code of 0 means.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(crate) fn scale(&self, row: usize, i: usize) -> __m512 {
+        self.sixteen(row * self.in_row + 16 * i, 16.min(self.in_row - 16 * i))
+    }
+
     /// How often sixteen biases begin in a row; 0 if the packing has none.
     pub(super) fn biases_in_row(&self) -> usize {
         if self.biases.is_empty() { 0 } else { self.in_row.div_ceil(16) }
@@ -75,7 +94,7 @@ impl<'a> Groups<'a> {
     /// Biases 16 · `i`.. of row `row`; 0 after the last.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    pub(super) fn bias(&self, row: usize, i: usize) -> __m512 {
+    pub(crate) fn bias(&self, row: usize, i: usize) -> __m512 {
         let Packing::Affine { scales: dtype, .. } = self.packing else {
             return _mm512_setzero_ps();
         };
@@ -84,7 +103,8 @@ impl<'a> Groups<'a> {
 }
 
 /// The scales of one row, chunk after chunk.
-pub(super) struct Scales<'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct Scales<'a> {
     groups: &'a Groups<'a>,
     row: usize,
     /// Those of sixteen groups, which are one to eight chunks.
@@ -97,7 +117,7 @@ impl Scales<'_> {
     /// Each lane's scale in chunk `chunk`, the one after the last that was asked for.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-    pub(super) fn next(&mut self, chunk: usize) -> __m512 {
+    pub(crate) fn next(&mut self, chunk: usize) -> __m512 {
         let Groups { in_row, in_chunk, ref of_lane, .. } = *self.groups;
         let first = chunk * in_chunk;
         if first.is_multiple_of(16) {

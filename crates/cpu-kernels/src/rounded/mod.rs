@@ -16,15 +16,22 @@ mod panel;
 mod plain;
 mod product;
 mod source;
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "intrinsics are named like nothing else")]
+mod steps;
 mod x;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use self::lanes::LANES;
+use self::lanes::{CHUNK, LANES};
 use self::product::{Product, Scratch};
 use self::source::Source;
+#[cfg(target_arch = "x86_64")]
+use self::steps::Steps;
 use self::x::{Form, X};
+#[cfg(target_arch = "x86_64")]
+use self::x::{QUAD, codes_of_quad};
 use crate::floats::Groups;
 use crate::kind::{FP4, packed};
 use crate::output::Output;
@@ -147,12 +154,34 @@ fn multiply<const SIZE: usize>(level: Level, problem: &mut Problem<'_>) {
         return;
     };
     let dots = Dots::of(level);
+    let is_split = SIZE == 2 && problem.positions < POSITIONS && splits(dots, packed(packing));
     ROWS.with_borrow_mut(|rows| {
         let Problem { m, n, k, dtype, x, positions, .. } = *problem;
         let is_panel = positions >= POSITIONS;
         let kind = packed(packing);
-        rows.set(level, (dtype, x), (m, k), Form { kind, group_size, is_panel, size: SIZE });
+        let form = Form { kind, group_size, is_panel, size: SIZE, is_split };
+        rows.set(level, (dtype, x), (m, k), form);
         let groups = Groups { packing, group_size, in_row: k / group_size, scales, biases };
+        #[cfg(target_arch = "x86_64")]
+        if is_split {
+            let parts = form.parts();
+            let codes = QUAD * CHUNK / parts;
+            let groups =
+                crate::avx512::scales::Groups::of_lanes(groups, codes, codes_of_quad(parts));
+            let steps = Steps { m, k, x: rows, data, parts, groups, out: &Output::of(problem) };
+            // SAFETY: `splits` has looked for the instructions.
+            split(n, usize::MAX, &|columns| unsafe {
+                match kind {
+                    2 => steps.run::<2>(columns),
+                    3 => steps.run::<3>(columns),
+                    4 => steps.run::<4>(columns),
+                    5 => steps.run::<5>(columns),
+                    6 => steps.run::<6>(columns),
+                    _ => steps.run::<FP4>(columns),
+                }
+            });
+            return;
+        }
         let source = Source { k, data, groups };
         let product = Product { m, n, x: rows, source, out: &Output::of(problem) };
         let columns = |columns: Range<usize>| {
@@ -175,6 +204,17 @@ fn multiply<const SIZE: usize>(level: Level, problem: &mut Problem<'_>) {
             split(n, usize::MAX, &columns);
         }
     });
+}
+
+/// Returns true where steps take x byte by byte.
+#[cfg(target_arch = "x86_64")]
+fn splits(dots: Dots, kind: u8) -> bool {
+    dots == Dots::Avx512Vnni && steps::takes(kind) && is_x86_feature_detected!("avx512vbmi")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn splits(_: Dots, _: u8) -> bool {
+    false
 }
 
 /// The columns of a product that a thread computes.

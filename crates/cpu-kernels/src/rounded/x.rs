@@ -7,6 +7,9 @@ use crate::pool::{Parts, run};
 use crate::values::widen;
 use crate::{Dtype, Level};
 
+/// Chunks whose sums are brought together where x is split.
+pub(super) const QUAD: usize = 4;
+
 /// Twice the values of four-bit floats, and 12.
 pub(super) const FP4_CODES: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
@@ -25,17 +28,29 @@ pub(super) struct Form {
     pub(super) is_panel: bool,
     /// Bytes of a rounded value.
     pub(super) size: usize,
+    /// Set where the lower bytes of a chunk's values come before the upper ones, and scales are for
+    /// the lanes of [`QUAD`] chunks.
+    pub(super) is_split: bool,
 }
 
 impl Form {
+    /// The vectors of scales of [`QUAD`] chunks.
+    pub(super) fn parts(self) -> usize {
+        if self.group_size == 16 { 2 } else { 1 }
+    }
+
     /// The index, in its chunk, of each value in the order of storage.
     fn order(self) -> [u8; CHUNK] {
         std::array::from_fn(|i| {
+            let of_pairs = self.size == 2 && !self.is_split;
             let at = match (bits(self.kind), self.is_panel) {
-                (4, true) if self.size == 2 => i / 8 * 8 + i % 8 / 2 + i % 2 * 4,
-                (4, false) if self.size == 2 => i % 32 * 4 + i / 32,
-                (_, true) if self.size == 2 => i / 4 * 4 + i % 4 / 2 + i % 2 * 2,
-                (_, false) if self.size == 2 => place_of_byte(i % 32 * 2 + i / 32 % 2, i / 64),
+                (2..=7, false) if self.is_split && bits(self.kind) != 4 => {
+                    i % 64 / 4 * 8 + i / 64 * 4 + i % 4
+                }
+                (4, true) if of_pairs => i / 8 * 8 + i % 8 / 2 + i % 2 * 4,
+                (4, false) if of_pairs => i % 32 * 4 + i / 32,
+                (_, true) if of_pairs => i / 4 * 4 + i % 4 / 2 + i % 2 * 2,
+                (_, false) if of_pairs => place_of_byte(i % 32 * 2 + i / 32 % 2, i / 64),
                 (4, true) => i / 8 * 8 + i % 4 * 2 + i / 4 % 2,
                 (4, false) => i % 64 * 2 + i / 64,
                 (_, true) => i,
@@ -51,6 +66,14 @@ fn place_of_byte(byte: usize, vector: usize) -> usize {
     first_of_lane(8, byte / 4) + vector * 4 + byte % 4
 }
 
+/// One code of each lane's group, where the sums of [`QUAD`] chunks lie in `parts` vectors.
+pub(super) fn codes_of_quad(parts: usize) -> [usize; LANES] {
+    std::array::from_fn(|lane| match parts {
+        1 => lane % 4 * CHUNK + lane / 4 * 32,
+        _ => lane / 2 % 2 * CHUNK + lane / 4 * 32 + lane % 2 * 16,
+    })
+}
+
 /// The first of the eight neighbours of a chunk that steps have in lane `lane`.
 pub(super) fn first_of_lane(kind: Kind, lane: usize) -> usize {
     match bits(kind) {
@@ -64,14 +87,16 @@ pub(super) fn first_of_lane(kind: Kind, lane: usize) -> usize {
 pub(super) struct X {
     /// `[rows, lines]`
     values: Vec<Line>,
-    /// Of steps: a scale for each lane. `[rows, chunks]`
+    /// Of steps: a scale for each lane. `[rows, chunks]`, or where x is split
+    /// `[rows, chunks / QUAD, parts]`
     of_lanes: Vec<[f32; LANES]>,
     /// Of prompts: a scale for each group. `[rows, groups]`
     scales: Vec<f32>,
     /// The sums over groups of the weights, with zeros behind. `[rows, sums_in_row]`
     sums: Vec<[f32; LANES]>,
     lines: usize,
-    chunks: usize,
+    /// Of `of_lanes`, in a row.
+    vectors: usize,
     groups: usize,
     sums_in_row: usize,
 }
@@ -82,7 +107,7 @@ impl X {
     }
 
     pub(super) fn of_lanes(&self, i: usize) -> &[[f32; LANES]] {
-        &self.of_lanes[i * self.chunks..][..self.chunks]
+        &self.of_lanes[i * self.vectors..][..self.vectors]
     }
 
     pub(super) fn scales(&self, i: usize) -> &[f32] {
@@ -102,13 +127,14 @@ impl X {
         form: Form,
     ) {
         let (chunks, groups) = (k.div_ceil(CHUNK), k / group_of(form.group_size));
+        let vectors = if form.is_split { chunks.div_ceil(QUAD) * form.parts() } else { chunks };
         let sums_in_row = (k / form.group_size).div_ceil(LANES);
-        (self.chunks, self.groups, self.sums_in_row) = (chunks, groups, sums_in_row);
+        (self.vectors, self.groups, self.sums_in_row) = (vectors, groups, sums_in_row);
         let lines = chunks * form.size * CHUNK / 64;
         self.lines = lines;
         // Only growing, so that memory is not cleared for each product.
         self.values.resize(self.values.len().max(m * lines), Line([0; 64]));
-        self.of_lanes.resize(self.of_lanes.len().max(m * chunks), [0.0; LANES]);
+        self.of_lanes.resize(self.of_lanes.len().max(m * vectors), [0.0; LANES]);
         self.scales.resize(self.scales.len().max(m * groups), 0.0);
         self.sums.resize(self.sums.len().max(m * sums_in_row), [0.0; LANES]);
         let (values, of_lanes) = (Parts::of(&mut self.values), Parts::of(&mut self.of_lanes));
@@ -123,7 +149,7 @@ impl X {
                     order: &order,
                     form,
                     values: values.part(row * lines..(row + 1) * lines),
-                    of_lanes: of_lanes.part(row * chunks..(row + 1) * chunks),
+                    of_lanes: of_lanes.part(row * vectors..(row + 1) * vectors),
                     scales: scales.part(row * groups..(row + 1) * groups),
                     sums: sums.part(row * sums_in_row..(row + 1) * sums_in_row),
                 }
@@ -155,6 +181,10 @@ impl Kernel for Rounding<'_> {
         let firsts: [usize; LANES] = std::array::from_fn(|lane| first_of_lane(form.kind, lane));
         let sums = sums.as_flattened_mut();
         sums.fill(0.0);
+        let quad = codes_of_quad(form.parts());
+        if form.is_split {
+            of_lanes.fill([0.0; LANES]);
+        }
         for (chunk, bytes) in x.chunks(CHUNK * dtype.size()).enumerate() {
             let mut floats = [0.0; CHUNK];
             widen(dtype, bytes, &mut floats);
@@ -162,8 +192,15 @@ impl Kernel for Rounding<'_> {
             for at in (0..CHUNK).step_by(group) {
                 let (values, to) = (&floats[at..at + group], &mut rounded[at..at + group]);
                 let (scale, sum) = round(values, to, form.size);
-                for (lane, to) in of_lanes[chunk].iter_mut().enumerate() {
-                    if (at..at + group).contains(&firsts[lane]) {
+                let (to, of_lane, first) = match form.is_split {
+                    false => (chunk, &firsts, at),
+                    true => {
+                        let in_vector = QUAD / form.parts();
+                        (chunk / in_vector, &quad, chunk % in_vector * CHUNK + at)
+                    }
+                };
+                for (to, of_lane) in of_lanes[to].iter_mut().zip(of_lane) {
+                    if (first..first + group).contains(of_lane) {
                         *to = scale;
                     }
                 }
@@ -179,6 +216,15 @@ impl Kernel for Rounding<'_> {
             if form.size == 1 {
                 for (to, values) in to.iter_mut().zip(ordered.as_chunks::<64>().0) {
                     to.0 = values.map(|value| value as u8);
+                }
+            } else if form.is_split {
+                let (lower, upper) = to.split_at_mut(2);
+                let values = ordered.as_chunks::<64>().0;
+                for (to, values) in lower.iter_mut().zip(values) {
+                    to.0 = values.map(|value| value as u8);
+                }
+                for (to, values) in upper.iter_mut().zip(values) {
+                    to.0 = values.map(|value| (value >> 8) as u8);
                 }
             } else {
                 for (to, values) in to.iter_mut().zip(ordered.as_chunks::<32>().0) {
