@@ -328,7 +328,7 @@ impl Weights {
         let full = self.name(name);
         let part = self.cut_of(name).and_then(|cut| cut.part(name, shape));
         if matches!(self.shared.files, ModelFiles::Random(_)) {
-            return Ok(TensorHeader::of(shape, drawn).with_part(shape, part));
+            return Ok(TensorHeader::of(shape, drawn).of_file(&full).with_part(shape, part));
         }
         let left = self.shared.left.borrow();
         let header =
