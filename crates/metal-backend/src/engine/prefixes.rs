@@ -94,9 +94,10 @@ fn key(options: &EngineOptions, layers: usize, known: &mut KnownDigests) -> Resu
         None => String::new(),
         Some(Drafting { files, .. }) => hex(&Checkpoint::open(files)?.whole_digest("", known)?),
     };
-    let (version, device, kernels) = (env!("CARGO_PKG_VERSION"), options.device, options.kernels);
+    let EngineOptions { device, kernels, bf16, .. } = options;
+    let version = env!("CARGO_PKG_VERSION");
     Ok(format!(
-        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {prefill_chunk:?} {adapter} {drafter} {layers}"
+        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {bf16:?} {prefill_chunk:?} {adapter} {drafter} {layers}"
     ))
 }
 
