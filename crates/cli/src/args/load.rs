@@ -47,7 +47,8 @@ pub struct HowArgs {
     /// Keep only the last N positions in view; windows stay [default: the model's own context]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub context_length: Option<usize>,
-    /// Read the prompt in chunks of N tokens [default: 2048 on a GPU, 512 on a CPU]
+    /// Read the prompt in chunks of N tokens [default: 2048 on a GPU, fewer on a Mac
+    /// whose memory the model nearly fills, 512 on a CPU]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub prefill_chunk: Option<usize>,
     /// Compute with N threads, at most 1024, where the backend runs on a CPU [default: all cores]
