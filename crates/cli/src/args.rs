@@ -17,6 +17,7 @@ mod pictures;
 mod pool;
 mod quantise;
 mod remote;
+mod report;
 mod sampling;
 mod serve;
 mod service;
@@ -46,6 +47,7 @@ pub use pictures::PictureArgs;
 pub use pool::PoolArgs;
 pub use quantise::QuantiseArgs;
 pub use remote::{Ends, Interface, RemoteArgs};
+pub use report::{Network, Probe, ReportArgs};
 pub use sampling::SamplingArgs;
 pub use serve::{BatchArgs, LogFormat, ServeArgs, ToolFormat};
 pub use service::{Service, ServiceArgs};
@@ -108,6 +110,7 @@ impl Cli {
             Some(Command::Bench(args)) => args.load.how.backend.as_deref(),
             Some(Command::Info(args)) => args.backend.as_deref(),
             Some(Command::Quantise(args)) => args.backend.as_deref(),
+            Some(Command::Report(args)) => args.backend.as_deref(),
             Some(Command::Models(_) | Command::Doctor(_)) => None,
             _ => return false,
         };
@@ -185,6 +188,8 @@ pub enum Command {
     Models(ModelsArgs),
     /// Check that everything works here: versions, device, backends, a small generation
     Doctor(DoctorArgs),
+    /// Try all of it on this machine, and write down in one file what is wrong and how fast it is
+    Report(ReportArgs),
     /// Set up what devices need besides this program
     Setup(SetupArgs),
     /// Print a completion script for a shell

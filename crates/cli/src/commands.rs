@@ -18,6 +18,7 @@ mod manual;
 mod models;
 mod pull;
 mod quantise;
+mod report;
 mod rerank;
 mod rm;
 mod serve;
@@ -75,6 +76,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Doctor(args)) if args.links => links::run(args.json),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
         Some(Command::Manual { folder }) => manual::run(&folder),
@@ -95,6 +97,7 @@ fn follows(command: &Command) -> Result<bool> {
         Command::Speak(_) => Some("speak"),
         Command::Quantise(_) => Some("quantise"),
         Command::Pull(_) => Some("pull"),
+        Command::Report(_) => Some("report"),
         Command::Rm(_) => Some("rm"),
         _ => return Ok(false),
     };

@@ -50,6 +50,7 @@ fn help_lists_the_commands_and_every_command_has_examples() {
         "list",
         "models",
         "doctor",
+        "report",
         "completions",
     ] {
         assert!(stdout(&help).contains(&format!("\n  {command} ")), "{command}");

@@ -31,6 +31,9 @@ pub struct ModelInfo {
     pub kv_bytes_per_token: u64,
     /// The type that activations are computed in: `f32`, `f16` or `bf16`.
     pub dtype: String,
+    /// The checkpoint's type, where the device computes in [`dtype`](Self::dtype) because it has no
+    /// units for that one.
+    pub in_place_of: Option<String>,
     /// The device that computes.
     pub device: String,
     /// Ids that end a generation.

@@ -84,7 +84,8 @@ pub struct LoadOptions {
     pub speculate: Speculate,
     /// A smaller model with the same vocabulary, in a folder or a file, that drafts.
     pub draft_model: Option<PathBuf>,
-    /// The type that weights and activations are held in; `None`: the checkpoint's own.
+    /// The type that weights and activations are held in; `None`: the checkpoint's own, or one that
+    /// stands for it where the device has no units for that.
     pub dtype: Option<Dtype>,
     /// Bytes that weights, caches and activations may take together; `None`, or more than the
     /// device has: what it has.

@@ -27,7 +27,7 @@ use crate::files::ModelFiles;
 use crate::gguf::Groups;
 #[cfg(feature = "images")]
 use crate::images::MlxImageModel;
-use crate::kernels::{Kernels, Settings};
+use crate::kernels::{Bf16, Kernels, Settings};
 use crate::load::{Drafting, EngineOptions};
 use crate::model::MlxModel;
 #[cfg(feature = "speech")]
@@ -186,7 +186,8 @@ fn engine_options(
     let kernels = kernels(device)?.with_activations(options.cpu_activations);
     let drafting = options.draft_model.as_deref().map(|path| drafting(path, device, options));
     let (drafting, load) = (drafting.transpose()?, options.clone());
-    Ok(EngineOptions { files, config, device, kernels, load, drafting })
+    let bf16 = Bf16::of(device, &load)?;
+    Ok(EngineOptions { files, config, device, kernels, bf16, load, drafting })
 }
 
 /// The model at `path`, which drafts.
@@ -428,6 +429,10 @@ pub struct System {
     pub rounded_activations: &'static str,
     /// The device's own name.
     pub device_name: String,
+    /// The architecture of its processor, where it tells.
+    pub architecture: Option<String>,
+    /// The type in which models of bf16 are computed where none is asked for: `bf16` or `f16`.
+    pub type_for_bf16: &'static str,
     /// Requests that run together where the load options say nothing.
     pub parallel_slots: usize,
     /// Bytes that MLX tries to stay within.
@@ -455,6 +460,11 @@ pub fn system() -> Result<System> {
             device: info.backend.to_owned(),
             cpu_kernels: cpu_kernels(),
             rounded_activations: mlx_ffi::cpu::rounded_dots(),
+            type_for_bf16: match Bf16::on(info.backend, info.architecture.as_deref()) {
+                Bf16::Itself => "bf16",
+                Bf16::AsF16 => "f16",
+            },
+            architecture: info.architecture,
             device_name: info.name,
             parallel_slots: default_slots(device),
             memory_limit_bytes: memory::limit()? as u64,

@@ -92,10 +92,22 @@ impl From<Error> for inference_core::Error {
     }
 }
 
+/// The words by which errors tell that a model needs more than f16.
+pub(crate) const RANGE_OF_F16: &str = "the range of f16";
+
+/// Returns true for an error of a load that tells of values beyond f16.
+pub(crate) fn is_beyond_f16(error: &inference_core::Error) -> bool {
+    match error {
+        inference_core::Error::Load { reason, .. }
+        | inference_core::Error::InvalidOption { reason, .. } => reason.contains(RANGE_OF_F16),
+        _ => false,
+    }
+}
+
 /// The error of a request whose model computes NaN.
 pub(crate) fn not_numbers() -> Error {
     Error::model(
-        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype f32)",
+        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype bf16 or f32)",
     )
 }
 

@@ -113,11 +113,12 @@ fn build(
     group: Option<&Group>,
     only_describe: bool,
 ) -> Result<LoadedModel> {
-    let EngineOptions { files, config, device, kernels, load, .. } = options;
+    let EngineOptions { files, config, device, kernels, bf16, load, .. } = options;
     let at_folder = |error: Error| error.at(&files.folder());
     let dtype = load.dtype.map(mlx_dtype);
     let weights = |only_describe| -> Result<Weights> {
         let weights = Weights::of(checkpoint, config, dtype, *kernels, only_describe)
+            .with_bf16(*bf16)
             .with_progress(load.progress.clone())
             .with_heads(takes_heads(options, group.is_some()));
         Ok(match &load.adapter_path {
@@ -136,6 +137,7 @@ fn build(
         Some(_) => weights(only_describe)?.with_stage(stage.clone()),
     };
     let mut model = models::load(config, &weights).map_err(at_folder)?;
+    let in_place_of = weights.replaced().map(name_of);
     let totals = weights.finish().map_err(at_folder)?;
     let context_length = model.max_position_embeddings.unwrap_or(i32::MAX) as usize;
     let bound = bound(load, context_length)?;
@@ -185,7 +187,8 @@ fn build(
         unused_parts: totals.unused_parts.iter().map(|part| (*part).to_owned()).collect(),
         weight_bytes,
         stored_as: files.stored_as(),
-        dtype: format!("{activations:?}").to_lowercase(),
+        dtype: name_of(activations),
+        in_place_of,
         device: device.info()?.backend.to_owned(),
         ..ModelInfo::default()
     };
@@ -218,7 +221,8 @@ fn drafter(
     let refused = |reason: &str| load_error(&files.folder(), format!("cannot draft: {reason}"));
     let checkpoint = Checkpoint::open(files)?;
     let dtype = options.load.dtype.map(mlx_dtype);
-    let weights = Weights::of(&checkpoint, config, dtype, options.kernels, only_describe);
+    let weights = Weights::of(&checkpoint, config, dtype, options.kernels, only_describe)
+        .with_bf16(options.bf16);
     let own = models::load(config, &weights).map_err(at_folder)?;
     let totals = weights.finish().map_err(at_folder)?;
     let drafter = DraftModel::new(own).map_err(refused)?;
@@ -253,6 +257,11 @@ fn stage(config: &Config, weights: Weights, group: &Group) -> Result<Stage> {
     stage.ok_or_else(|| {
         refused(format!("the model has {layers} layers, fewer than {ranks} ranks")).into()
     })
+}
+
+/// The name of a type to users.
+fn name_of(dtype: Dtype) -> String {
+    format!("{dtype:?}").to_lowercase()
 }
 
 /// MLX's name of a type.

@@ -136,11 +136,8 @@ impl Text {
 }
 
 impl MlxModel {
-    /// Loads a model and starts its engine.
-    ///
-    /// # Errors
-    /// An option that is not honoured; what is wrong with the files.
-    pub fn load(options: EngineOptions) -> Result<MlxModel> {
+    /// Loads a model in the type that the options say, and starts its engine.
+    fn load_as_told(options: EngineOptions) -> Result<MlxModel> {
         let kernels = options.kernels;
         let of_ranks = refused_by_ranks(&options.load);
         capabilities(kernels, &of_ranks).check_load(&options.load)?;
@@ -174,7 +171,7 @@ impl MlxModel {
             family: OnceLock::new(),
             told_of_lines: Once::new(),
         };
-        model.check_range(&load)?;
+        model.check_range(load.dtype)?;
         model.tell_of_fault();
         // A large vocabulary leaves as much behind as it keeps.
         memory::trim_heap();

@@ -9,7 +9,7 @@ use mlx_ffi::{Array, Device, Indices, eval_all, use_device};
 use crate::cache::{Caches, StateSpec, Storage};
 use crate::error::Error;
 use crate::files::ModelFiles;
-use crate::kernels::{Kernels, Settings};
+use crate::kernels::{Bf16, Kernels, Settings};
 use crate::layers::{Decoder, StepCapture};
 use crate::load;
 use crate::load::EngineOptions;
@@ -44,7 +44,15 @@ impl Model {
             let settings = Settings::from_environment()?;
             settings.apply()?;
             let (device, kernels) = (Device::Cpu, Kernels::choose(Device::Cpu, &settings)?);
-            let options = EngineOptions { files, config, device, kernels, load, drafting: None };
+            let options = EngineOptions {
+                files,
+                config,
+                device,
+                kernels,
+                bf16: Bf16::Itself,
+                load,
+                drafting: None,
+            };
             let loaded = load::load(&options, &checkpoint, None)?;
             Ok(Model { decoder: loaded.model, specs: loaded.specs, storage: loaded.storage })
         };

@@ -25,6 +25,8 @@ pub struct DeviceInfo {
     pub backend: &'static str,
     /// The device's own name, or the architecture where it has none.
     pub name: String,
+    /// The architecture of its processor, such as `applegpu_g13g` for an M1; `None` on a CPU.
+    pub architecture: Option<String>,
     /// Bytes of memory on the device, where MLX knows.
     pub memory_size: Option<u64>,
     /// Bytes that arrays should stay within on Metal, and that may be wired at most.
@@ -80,8 +82,10 @@ impl Device {
         // SAFETY: both handles live for the call.
         check(unsafe { sys::mlx_device_info_get(&mut info.0, handle.0) })?;
         let name = ["device_name", "architecture"].iter().find_map(|key| info.string(key));
+        let architecture = (self == Device::Gpu).then(|| info.string("architecture")).flatten();
         Ok(DeviceInfo {
             backend: self.backend()?,
+            architecture,
             name: name.unwrap_or_else(|| format!("{self:?}").to_lowercase()),
             memory_size: ["memory_size", "total_memory"].iter().find_map(|key| info.size(key)),
             compute_capability: info.size("compute_capability_major"),

@@ -22,7 +22,7 @@ pub struct InfoArgs {
     /// Device to run on: metal, cuda or cpu [default: the best one, see `ml doctor`]
     #[arg(long, visible_alias = "device", value_name = "NAME", help_heading = "Model")]
     pub backend: Option<String>,
-    /// Compute in f32, f16 or bf16 [default: the checkpoint's own]
+    /// Compute in f32, f16 or bf16 [default: the checkpoint's own; on M1 and M2, f16 for bf16]
     #[arg(long, value_name = "TYPE", value_parser = values::dtype, help_heading = "Model")]
     pub dtype: Option<Dtype>,
     /// Keep only the last N positions in view; windows stay [default: the model's own context]

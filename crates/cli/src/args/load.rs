@@ -41,13 +41,14 @@ pub struct HowArgs {
     /// Device to run on: metal, cuda or cpu [default: the best one, see `ml doctor`]
     #[arg(long, visible_alias = "device", value_name = "NAME")]
     pub backend: Option<String>,
-    /// Compute in f32, f16 or bf16 [default: the checkpoint's own]
+    /// Compute in f32, f16 or bf16 [default: the checkpoint's own; on M1 and M2, f16 for bf16]
     #[arg(long, value_name = "TYPE", value_parser = values::dtype)]
     pub dtype: Option<Dtype>,
     /// Keep only the last N positions in view; windows stay [default: the model's own context]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub context_length: Option<usize>,
-    /// Read the prompt in chunks of N tokens [default: 2048 on a GPU, 512 on a CPU]
+    /// Read the prompt in chunks of N tokens [default: 2048 on a GPU, fewer on a Mac
+    /// whose memory the model nearly fills, 512 on a CPU]
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true)]
     pub prefill_chunk: Option<usize>,
     /// Compute with N threads, at most 1024, where the backend runs on a CPU [default: all cores]

@@ -2,7 +2,7 @@
 
 mod measure;
 mod remote;
-mod shapes;
+pub mod shapes;
 mod step;
 mod table;
 
@@ -175,7 +175,7 @@ fn tests(args: &BenchArgs, model: &dyn TextModel) -> Result<Vec<Measured>> {
 }
 
 /// As the command line spells it.
-fn name(shape: Shape) -> String {
+pub fn name(shape: Shape) -> String {
     use clap::ValueEnum;
     shape.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -72,6 +72,10 @@ struct SystemFacts {
     cpu_kernels: &'static str,
     rounded_activations: &'static str,
     device_name: String,
+    /// The architecture of the device's processor; `null` where it has no name.
+    architecture: Option<String>,
+    /// The type in which models of bf16 are computed without `--dtype`: `bf16` or `f16`.
+    type_for_bf16: &'static str,
     memory_limit_bytes: u64,
     /// `null` where nothing is wired.
     working_set_bytes: Option<u64>,
@@ -166,6 +170,8 @@ impl From<System> for SystemFacts {
             cpu_kernels: system.cpu_kernels,
             rounded_activations: system.rounded_activations,
             device_name: system.device_name,
+            architecture: system.architecture,
+            type_for_bf16: system.type_for_bf16,
             memory_limit_bytes: system.memory_limit_bytes,
             working_set_bytes: system.working_set_bytes,
             total_memory_bytes: system.total_memory_bytes,
@@ -289,6 +295,12 @@ fn try_generation() -> Result<String> {
     ))
 }
 
+/// The type that stands for bf16 here; `None` where that stands for itself.
+fn bf16(computed: &str) -> Option<String> {
+    let told = || format!("in {computed}: this GPU has no units for bf16; --dtype bf16 keeps it");
+    (computed != "bf16").then(told)
+}
+
 /// The effect of `--wired-limit` on this machine.
 fn wired(working_set: Option<u64>) -> String {
     match working_set {
@@ -305,6 +317,7 @@ fn text(diagnosis: &Diagnosis) -> String {
         rows.push(("mlx-c", system.mlx_c_version.clone()));
         rows.push(("MLX", system.mlx_version.clone()));
         rows.push(("device", format!("{} ({})", system.device, system.device_name)));
+        rows.extend(bf16(system.type_for_bf16).map(|told| ("models in bf16", told)));
         rows.push(("CPU kernels", system.cpu_kernels.to_owned()));
         rows.push(("int8 on a CPU", system.rounded_activations.to_owned()));
         let total = system.total_memory_bytes.map(bytes::human);
@@ -354,13 +367,20 @@ fn text(diagnosis: &Diagnosis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendState, ChatHistory, Check, Cuda, Diagnosis, phonemes, text};
+    use super::{BackendState, ChatHistory, Check, Cuda, Diagnosis, bf16, phonemes, text};
     use crate::failure::Failure;
 
     #[test]
     fn a_missing_program_is_told_with_the_way_to_install_it() {
         let told = phonemes(None);
         assert!(told.contains("not on the PATH") && told.contains("apt install"), "{told}");
+    }
+
+    #[test]
+    fn another_type_than_bf16_is_told() {
+        assert_eq!(bf16("bf16"), None);
+        let told = bf16("f16").unwrap();
+        assert!(told.starts_with("in f16: ") && told.contains("--dtype bf16"), "{told}");
     }
 
     #[test]

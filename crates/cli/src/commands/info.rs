@@ -1,5 +1,6 @@
 //! `ml info`: what a model is and what it honours.
 
+mod computed;
 mod embedding;
 mod speech;
 mod transcription;
@@ -15,6 +16,7 @@ use crate::bytes;
 use crate::failure::{Failure, Result};
 use crate::output::{one_line, print, print_json, printable};
 use crate::source::Source;
+use computed::computes_in;
 pub use embedding::{EmbeddingFacts, quantization as embedding_quantization};
 pub use speech::SpeechFacts;
 pub use transcription::{TranscriptionFacts, quantization as transcription_quantization};
@@ -190,6 +192,8 @@ pub struct Facts {
     /// The format of the files: `safetensors`, `gguf` or `pytorch`; empty where it is unknown.
     weight_format: String,
     dtype: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_place_of: Option<String>,
     device: String,
     /// Parts of the checkpoint that the model does not use.
     unused_parts: Vec<String>,
@@ -244,6 +248,7 @@ impl From<&ModelInfo> for Facts {
             weight_bytes: info.weight_bytes,
             weight_format: info.stored_as.format.clone(),
             dtype: info.dtype.clone(),
+            in_place_of: info.in_place_of.clone(),
             device: info.device.clone(),
             unused_parts: info.unused_parts.clone(),
             tokenizer: info.tokenizer.clone(),
@@ -339,7 +344,7 @@ fn text(name: &str, info: &ModelInfo, capabilities: &Capabilities) -> String {
         ("vocabulary", info.vocab_size.to_string()),
         ("quantisation", quantizations(info)),
         ("weights", weights(info)),
-        ("computes in", format!("{} on {}", info.dtype, info.device)),
+        ("computes in", computes_in(info)),
         ("context", format!("{} tokens", info.context_length)),
         ("KV cache", kv_cache(info.kv_bytes_per_token)),
         ("left aside", unused),

@@ -25,6 +25,7 @@ mod models;
 mod pictures;
 mod quantise;
 mod ranks;
+mod report;
 mod secure;
 mod serve;
 mod served;

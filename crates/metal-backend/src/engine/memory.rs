@@ -127,7 +127,7 @@ impl Budget {
 
     /// Bytes of a chunk's activations and scores, and of a step's logits, for a prompt with `new`
     /// more tokens.
-    fn work(&self, prompt: usize, new: usize) -> u64 {
+    pub fn work(&self, prompt: usize, new: usize) -> u64 {
         let prompt = match self.original_context {
             Some(original) if prompt <= original && original < prompt + new => original + 1,
             _ => prompt,

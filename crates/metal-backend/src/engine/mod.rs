@@ -4,6 +4,7 @@
 //! [`Generation`](inference_core::Generation); no array ever leaves the thread.
 
 mod ahead;
+mod chunks;
 mod classify;
 pub(crate) mod device;
 mod dispatcher;

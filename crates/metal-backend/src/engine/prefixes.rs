@@ -52,7 +52,7 @@ impl Prefixes {
         if let Some(folder) = prefix_cache_dir {
             PrefixStore::prepare(folder)?;
             let mut known = KnownDigests::read(folder);
-            let key = key(options, served.specs.len(), &mut known)?;
+            let key = key(options, served, &mut known)?;
             let key = checkpoint.whole_digest(&key, &mut known)?;
             known.save();
             let mut store = PrefixStore::open(folder, &key, *prefix_cache_disk)?;
@@ -83,9 +83,9 @@ impl Prefixes {
 }
 
 /// The key of the kept files: all that decides keys and values beside the model's own files.
-fn key(options: &EngineOptions, layers: usize, known: &mut KnownDigests) -> Result<String> {
-    let LoadOptions { kv_bits, kv_group_size, batch_invariant, dtype, prefill_chunk, .. } =
-        &options.load;
+fn key(options: &EngineOptions, served: &Served, known: &mut KnownDigests) -> Result<String> {
+    let LoadOptions { kv_bits, kv_group_size, batch_invariant, dtype, .. } = &options.load;
+    let (layers, chunk) = (served.specs.len(), served.chunk);
     let adapter = match &options.load.adapter_path {
         None => String::new(),
         Some(folder) => digest_of(folder).map_err(|error| load(folder, error))?,
@@ -94,9 +94,10 @@ fn key(options: &EngineOptions, layers: usize, known: &mut KnownDigests) -> Resu
         None => String::new(),
         Some(Drafting { files, .. }) => hex(&Checkpoint::open(files)?.whole_digest("", known)?),
     };
-    let (version, device, kernels) = (env!("CARGO_PKG_VERSION"), options.device, options.kernels);
+    let EngineOptions { device, kernels, bf16, .. } = options;
+    let version = env!("CARGO_PKG_VERSION");
     Ok(format!(
-        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {prefill_chunk:?} {adapter} {drafter} {layers}"
+        "{version} {device:?} {kernels:?} {kv_bits:?} {kv_group_size:?} {batch_invariant} {dtype:?} {bf16:?} {chunk} {adapter} {drafter} {layers}"
     ))
 }
 

@@ -18,7 +18,7 @@ use super::row::Row;
 use super::{Engine, Job, JobSender, Stops, TextState};
 use crate::cache::Caches;
 use crate::files::ModelFiles;
-use crate::kernels::Kernels;
+use crate::kernels::{Bf16, Kernels};
 use crate::layers::{Decoder, StepCapture};
 use crate::load;
 use crate::load::{EngineOptions, LoadedModel};
@@ -41,7 +41,8 @@ fn options_of(
     let files = ModelFiles::Folder(fixtures().join("models").join(model));
     let config = load::config(&files).unwrap();
     let load = LoadOptions { dtype, speculate: Speculate::Off, ..LoadOptions::default() };
-    EngineOptions { files, config, device, kernels, load, drafting: None }
+    let bf16 = Bf16::Itself;
+    EngineOptions { files, config, device, kernels, bf16, load, drafting: None }
 }
 
 fn engine() -> Engine {

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use inference_core::{Error, LoadOptions, Speculate};
 use mlx_ffi::{Device, memory};
 
+use super::chunks;
 use super::device::{self, out_of_memory};
 use super::due::Due;
 use super::features::Features;
@@ -24,26 +25,6 @@ use crate::error::{Result, panicked};
 use crate::load::EngineOptions;
 use crate::load::{self, Description, LoadedModel};
 use crate::weights::Checkpoint;
-
-/// Prompt ids computed at once where the load options say nothing: enough to keep the device busy.
-const fn default_chunk(device: Device) -> usize {
-    match device {
-        Device::Gpu => 2048,
-        Device::Cpu => 512,
-    }
-}
-
-/// Positions of several prompts that are computed together where a chunk is no longer than that: as
-/// many as a GPU computes in the time that sending them takes.
-const fn least_pass(device: Device) -> usize {
-    match device {
-        Device::Gpu => 8192,
-        Device::Cpu => 0,
-    }
-}
-
-/// MLX's quantised kernels are right up to this many rows.
-const MAX_CHUNK: usize = 32_768;
 
 /// The body of the engine thread. The load is given up once `is_unwanted`.
 pub(super) fn run(
@@ -180,12 +161,15 @@ fn load_model(
     // What begins is decided for all ranks, so the one with the least memory must have room for it.
     let limit = ranks.be_ready(limit)?;
     memory::give_back()?;
-    let default_chunk = default_chunk(options.device);
-    let chunk = options.load.prefill_chunk.unwrap_or(default_chunk).min(MAX_CHUNK);
-    let pass = chunk.max(least_pass(options.device));
     let alone = options.load.batch_invariant;
-    let sizes = (limit, chunk, if alone { 0 } else { pass });
-    let budget = Budget::new(&model, (&heaviest, storage), dtype_size, options.device, sizes);
+    let budget_of = |chunk: usize| {
+        let pass = if alone { 0 } else { chunks::pass(options.device, chunk) };
+        let sizes = (limit, chunk, pass);
+        Budget::new(&model, (&heaviest, storage), dtype_size, options.device, sizes)
+    };
+    let work = |chunk: usize, prompt: usize| budget_of(chunk).work(prompt, 0);
+    let chunk = chunks::chunk(options, limit, &description.info, work)?;
+    let (budget, pass) = (budget_of(chunk), chunks::pass(options.device, chunk));
     if options.load.cache_limit.is_none() && options.device == Device::Gpu {
         device::keep_of(budget.chunk_work(), limit)?;
     }

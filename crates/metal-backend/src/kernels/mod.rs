@@ -2,6 +2,7 @@
 //! Nothing here knows layers or caches.
 
 mod activation;
+mod bf16;
 mod choice;
 mod columns;
 mod experts;
@@ -16,6 +17,7 @@ mod scan;
 mod settings;
 
 pub(crate) use activation::{Activation, silu, softplus};
+pub(crate) use bf16::Bf16;
 pub(crate) use choice::{Activations, Kernels, UNPACKED_FROM};
 pub(crate) use columns::Columns;
 pub(crate) use experts::Order;

@@ -11,7 +11,7 @@ use safetensors::SafeTensors;
 use super::{EngineOptions, LoadedModel, config, load};
 use crate::files::ModelFiles;
 use crate::hearing::Hearing;
-use crate::kernels::Kernels;
+use crate::kernels::{Bf16, Kernels};
 use crate::sight::{Input, Prepared, Sight};
 use crate::weights::Checkpoint;
 
@@ -26,9 +26,9 @@ fn loaded(files: &ModelFiles, kernels: Kernels) -> LoadedModel {
     let dtype = Some(inference_core::Dtype::F32);
     let load_options = LoadOptions { dtype, ..LoadOptions::default() };
     let checkpoint = Checkpoint::open(files).expect("weights");
-    let (files, device) = (files.clone(), Device::Cpu);
+    let (files, device, bf16) = (files.clone(), Device::Cpu, Bf16::Itself);
     let options =
-        EngineOptions { files, config, device, kernels, load: load_options, drafting: None };
+        EngineOptions { files, config, device, kernels, bf16, load: load_options, drafting: None };
     load(&options, &checkpoint, None).expect("it loads")
 }
 

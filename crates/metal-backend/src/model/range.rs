@@ -1,11 +1,13 @@
-//! The check that a model's activations stay in the range of f16.
+//! The range of f16: a model that leaves it is refused, or computed in its own type.
 
 use inference_core::{
-    ChatOptions, ClassifyOptions, Dtype, Error, LoadOptions, Message, Prompt, Result, TextModel,
+    ChatOptions, ClassifyOptions, Dtype, Error, Message, Prompt, Result, TextModel,
 };
 
 use super::MlxModel;
-use crate::error::not_numbers;
+use crate::error::{RANGE_OF_F16, is_beyond_f16, not_numbers};
+use crate::kernels::Bf16;
+use crate::load::EngineOptions;
 
 /// Read once as it is and once as a chat: the largest activations stand at special tokens and at a
 /// prompt's beginning.
@@ -13,13 +15,34 @@ const TEXT: &str =
     "The quick brown fox jumps over the lazy dog.\n\n1 + 1 = 2; größer, 狐狸, \u{1f98a}";
 
 impl MlxModel {
+    /// Loads a model and starts its engine. One of bf16 that leaves the range of f16, where that
+    /// stands for bf16, is loaded once more as it is, and users are told.
+    ///
+    /// # Errors
+    /// An option that is not honoured; what is wrong with the files.
+    pub fn load(options: EngineOptions) -> Result<MlxModel> {
+        if options.bf16 == Bf16::Itself {
+            return MlxModel::load_as_told(options);
+        }
+        let as_stored = EngineOptions { bf16: Bf16::Itself, ..options.clone() };
+        match MlxModel::load_as_told(options) {
+            Err(error) if is_beyond_f16(&error) => {
+                let model = MlxModel::load_as_told(as_stored)?;
+                let told = "the model is computed in bf16, for which this GPU has no units, since it leaves";
+                model.engine.notice(format!("{told} {RANGE_OF_F16}: {error}"));
+                Ok(model)
+            }
+            done => done,
+        }
+    }
+
     /// Refuses f16 for a model whose activations leave its range. Only short prompts are tried:
     /// longer ones that leave it are errors of their requests.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
-    pub(super) fn check_range(&self, options: &LoadOptions) -> Result<()> {
-        if options.dtype != Some(Dtype::F16) {
+    pub(super) fn check_range(&self, asked: Option<Dtype>) -> Result<()> {
+        if asked != Some(Dtype::F16) && self.info.in_place_of.is_none() {
             return Ok(());
         }
         let chat = self.render_chat(&[Message::user(TEXT)], &ChatOptions::default());
@@ -32,9 +55,10 @@ impl MlxModel {
                 Err(Error::Engine(reason)) if reason.ends_with(&fault) => {
                     return Err(Error::InvalidOption {
                         option: "dtype",
-                        reason: "the model's activations leave the range of f16, so that its \
-                                 logits are no numbers: take bf16 or f32"
-                            .into(),
+                        reason: format!(
+                            "the model's activations leave {RANGE_OF_F16}, so that its logits are \
+                             no numbers: take bf16 or f32"
+                        ),
                     });
                 }
                 // A context that is too short for the text says nothing of the range.
@@ -42,5 +66,111 @@ impl MlxModel {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use inference_core::{GenerateOptions, LoadOptions};
+    use mlx_ffi::Device;
+    use safetensors::tensor::{Dtype as Stored, TensorView};
+
+    use super::*;
+    use crate::files::ModelFiles;
+    use crate::kernels::Kernels;
+    use crate::load;
+
+    const CONFIG: &str = r#"{"model_type": "qwen3", "hidden_size": 8, "num_hidden_layers": 1,
+        "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
+        "vocab_size": 40, "rms_norm_eps": 1e-6, "max_position_embeddings": 4096,
+        "rope_theta": 10000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}"#;
+
+    /// A checkpoint of bf16 whose last norm has `largest` as its weights.
+    fn checkpoint(folder: &Path, largest: f32) {
+        let random = ModelFiles::Random(CONFIG.into());
+        for name in ["config.json", "tokenizer.json"] {
+            let text = random.text(name).expect("it can be read").expect("it is there");
+            fs::write(folder.join(name), text.as_bytes()).expect("the folder takes the file");
+        }
+        let layer = |part: &str| format!("model.layers.0.{part}.weight");
+        let shapes = [
+            ("model.embed_tokens.weight".to_owned(), vec![40, 8]),
+            ("model.norm.weight".to_owned(), vec![8]),
+            (layer("input_layernorm"), vec![8]),
+            (layer("post_attention_layernorm"), vec![8]),
+            (layer("self_attn.q_proj"), vec![8, 8]),
+            (layer("self_attn.k_proj"), vec![4, 8]),
+            (layer("self_attn.v_proj"), vec![4, 8]),
+            (layer("self_attn.o_proj"), vec![8, 8]),
+            (layer("self_attn.q_norm"), vec![4]),
+            (layer("self_attn.k_norm"), vec![4]),
+            (layer("mlp.gate_proj"), vec![16, 8]),
+            (layer("mlp.up_proj"), vec![16, 8]),
+            (layer("mlp.down_proj"), vec![8, 16]),
+        ];
+        let bytes = |(name, shape): &(String, Vec<usize>)| {
+            let value = if name == "model.norm.weight" { largest } else { 0.5 };
+            // The upper half of an f32.
+            let [_, _, low, high] = value.to_le_bytes();
+            [low, high].repeat(shape.iter().product())
+        };
+        let all: Vec<_> = shapes.iter().map(|of| (of.0.clone(), of.1.clone(), bytes(of))).collect();
+        let views = all.iter().map(|(name, shape, bytes)| {
+            let view = TensorView::new(Stored::BF16, shape.clone(), bytes);
+            (name.clone(), view.expect("bytes of the shape"))
+        });
+        let file = safetensors::serialize(views, None).expect("weights");
+        fs::write(folder.join("model.safetensors"), file).expect("the folder takes the file");
+    }
+
+    fn options(files: ModelFiles, bf16: Bf16, dtype: Option<Dtype>) -> EngineOptions {
+        let config = load::config(&files).expect("a config");
+        let load = LoadOptions { dtype, ..LoadOptions::default() };
+        let (device, kernels) = (Device::Cpu, Kernels::Mlx);
+        EngineOptions { files, config, device, kernels, bf16, load, drafting: None }
+    }
+
+    /// The types in which the checkpoint is computed and of which it is, and what users are told.
+    fn loaded(folder: &Path, bf16: Bf16, dtype: Option<Dtype>) -> [String; 3] {
+        let files = ModelFiles::Folder(folder.to_owned());
+        let model = MlxModel::load(options(files, bf16, dtype)).expect("it loads");
+        let generate = GenerateOptions { max_tokens: Some(2), ..GenerateOptions::default() };
+        let answer = model.generate(&Prompt::Ids(vec![3, 5]), &generate).expect("it begins");
+        assert_eq!(answer.filter(|token| token.is_ok()).count(), 2);
+        let info = model.info().clone();
+        let notices = model.notices();
+        let told = notices.iter().find(|notice| notice.contains("bf16")).cloned();
+        [info.dtype, info.in_place_of.unwrap_or_default(), told.unwrap_or_default()]
+    }
+
+    #[test]
+    fn f16_stands_for_bf16_where_the_device_has_no_units_for_that() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        checkpoint(folder.path(), 2.0);
+        let as_f16 = loaded(folder.path(), Bf16::AsF16, None);
+        assert_eq!(as_f16, ["f16", "bf16", ""]);
+        assert_eq!(loaded(folder.path(), Bf16::Itself, None), ["bf16", "", ""]);
+        assert_eq!(loaded(folder.path(), Bf16::AsF16, Some(Dtype::F32)), ["f32", "", ""]);
+        let files = ModelFiles::Folder(folder.path().to_owned());
+        let described = MlxModel::describe(&options(files, Bf16::AsF16, None));
+        let info = described.expect("it is described").0;
+        assert_eq!((&*info.dtype, info.in_place_of.as_deref()), ("f16", Some("bf16")));
+    }
+
+    #[test]
+    fn a_model_beyond_f16_stays_in_bf16_and_that_is_told() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        checkpoint(folder.path(), 131_072.0);
+        let [dtype, in_place_of, told] = loaded(folder.path(), Bf16::AsF16, None);
+        assert_eq!([dtype.as_str(), &in_place_of], ["bf16", ""]);
+        assert!(told.contains("no units") && told.contains("`model.norm.weight`"), "{told}");
+        // Where the user asks for f16, it is refused.
+        let files = ModelFiles::Folder(folder.path().to_owned());
+        let refused = MlxModel::load(options(files, Bf16::Itself, Some(Dtype::F16)));
+        let Err(error) = refused else { panic!("a weight is beyond f16") };
+        assert!(is_beyond_f16(&error), "{error}");
     }
 }

@@ -19,6 +19,7 @@
 
 mod admission;
 mod batches;
+mod chunk;
 mod memory;
 mod pace;
 mod prompts;
@@ -29,6 +30,7 @@ mod turn;
 
 pub(crate) use admission::{Admission, Kind, Running, Waits, admission, begins_beside};
 pub(crate) use batches::{Batch, Decoding, FREE_PADDING, batch_to_join, beside_slots, make_room};
+pub(crate) use chunk::Room;
 pub(crate) use memory::{Memory, Need, Spare};
 pub(crate) use pace::{Pace, QUANTUM};
 pub(crate) use prompts::{Part, Passes, Waiting, part};

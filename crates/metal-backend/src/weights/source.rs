@@ -57,7 +57,7 @@ pub(crate) struct TensorHeader {
     /// Its bytes are exponents of two (e8m0), of which MLX has no type.
     pub is_e8m0: bool,
     pub shape: Vec<i32>,
-    /// The file that holds it.
+    /// The file that holds it; of a random tensor, its name.
     file: String,
     /// The bytes of all of it in the file.
     bytes: Range<u64>,
@@ -99,7 +99,7 @@ impl TensorHeader {
         TensorHeader { bytes, file: file.to_owned(), ..TensorHeader::of(shape, dtype) }
     }
 
-    /// One that is made of what lies in a file.
+    /// One that is made of what lies in a file, or random under a name.
     pub(super) fn of_file(self, file: &str) -> TensorHeader {
         TensorHeader { file: file.to_owned(), ..self }
     }
@@ -273,7 +273,7 @@ impl ModelFiles {
                 let made = file.bytes(bytes.start, length as usize)?;
                 of_segments(&made, bytes.start, &segments, shape, *dtype)
             }
-            ModelFiles::Random(_) => random::tensor(shape, *dtype),
+            ModelFiles::Random(_) => random::tensor(file, shape, *dtype),
         }
     }
 }

@@ -15,6 +15,7 @@ mod packing;
 mod parts;
 mod progress;
 mod recurrent;
+mod stands_for;
 mod tower;
 mod vocabulary;
 
@@ -37,7 +38,7 @@ use super::takes_heads::TakesHeads;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
-use crate::kernels::{Kernels, Matrix};
+use crate::kernels::{Bf16, Kernels, Matrix};
 use crate::layers::{Linear, ModelPart, PartBytes, Stage, Weight};
 
 pub(crate) use buffers::is_of_no_use;
@@ -78,6 +79,8 @@ struct Shared {
     dtype: Option<Dtype>,
     /// The type of the checkpoint's floats, or of most of them.
     stored: Dtype,
+    /// How weights of bf16 are computed where the user asks for no type.
+    bf16: Bf16,
     /// Whose kernels the model computes with.
     kernels: Kernels,
     totals: RefCell<Totals>,
@@ -144,6 +147,7 @@ impl Weights {
             config: config.clone(),
             dtype,
             stored: checkpoint.float_dtype(),
+            bf16: Bf16::Itself,
             kernels,
             totals: RefCell::default(),
             progress: None,
@@ -328,7 +332,7 @@ impl Weights {
         let full = self.name(name);
         let part = self.cut_of(name).and_then(|cut| cut.part(name, shape));
         if matches!(self.shared.files, ModelFiles::Random(_)) {
-            return Ok(TensorHeader::of(shape, drawn).with_part(shape, part));
+            return Ok(TensorHeader::of(shape, drawn).of_file(&full).with_part(shape, part));
         }
         let left = self.shared.left.borrow();
         let header =
@@ -462,7 +466,8 @@ impl Weights {
     /// The model's type: the one that the user asked for, else that of most of the checkpoint's
     /// floats. One vector of F32 would otherwise make F32 of all activations behind it.
     fn float_dtype(&self) -> Dtype {
-        self.shared.dtype.unwrap_or(self.shared.stored)
+        let Shared { dtype, bf16, stored, .. } = &*self.shared;
+        dtype.unwrap_or_else(|| bf16.computed(*stored))
     }
 
     /// The projection `name` from `input` values to logits of `count` experts. Where the user asks

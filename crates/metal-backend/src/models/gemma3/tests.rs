@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cache::{KvSpec, StateSpec};
 use crate::files::ModelFiles;
-use crate::kernels::Kernels;
+use crate::kernels::{Bf16, Kernels};
 use crate::load;
 use crate::load::EngineOptions;
 use crate::weights::Checkpoint;
@@ -69,7 +69,8 @@ fn a_minimal_config_of_the_4b_model_has_the_sizes_that_transformers_gives_it() {
     let load = LoadOptions::default();
     let checkpoint = Checkpoint::open(&files).unwrap();
     let (device, kernels) = (Device::Cpu, Kernels::Mlx);
-    let options = EngineOptions { files, config, device, kernels, load, drafting: None };
+    let options =
+        EngineOptions { files, config, device, kernels, bf16: Bf16::Itself, load, drafting: None };
     let described = load::describe(&options, &checkpoint, None).unwrap();
     let info = described.description.info;
     assert_eq!((info.vocab_size, info.num_layers, info.hidden_size), (262_208, 34, 2560));

@@ -3,7 +3,7 @@
 use mlx_ffi::{Array, Dtype, Indices, Quantized, cpu, dequantize, ops};
 
 use super::Weights;
-use crate::error::{Error, Result};
+use crate::error::{Error, RANGE_OF_F16, Result};
 use crate::kernels::{Activations, Kernels, Matrix, Order};
 use crate::layers::Weight;
 
@@ -24,7 +24,7 @@ impl Weights {
             return Ok(());
         }
         Err(Error::model(format!(
-            "tensor `{name}` has values beyond ±65504, the range of f16: take bf16 or f32 as `dtype`"
+            "tensor `{name}` has values beyond ±65504, {RANGE_OF_F16}: take bf16 or f32 as `dtype`"
         )))
     }
 
