@@ -8,6 +8,7 @@ import serving
 from cases import URL, cases, ok, post, refused
 
 CASES, case = cases()
+# Draws are greedy where a text is looked at: others may think first.
 PATH = "/chat/completions"
 BOOK = [{"role": "system", "content": "Book"}, {"role": "user", "content": "What is the best book"}]
 CODER = [{"role": "system", "content": "You are a coding assistant."}, {"role": "user", "content": "Write an example"}]
@@ -28,7 +29,8 @@ PYTHON = tool("python", {"code": {"type": "string", "description": "The code to 
 @case((BOOK, 8), (PARTS, 8), (CODER, 32))
 def a_conversation_goes_on(value):
     messages, length = value
-    told = ok(post(PATH, {"messages": messages, "max_tokens": length, "model": None, "ignore_eos": True}))
+    asked = {"messages": messages, "max_tokens": length, "model": None, "ignore_eos": True, "temperature": 0}
+    told = ok(post(PATH, asked))
     choice = told["choices"][0]
     assert "cmpl" in told["id"] and told["system_fingerprint"], told
     assert told["usage"]["prompt_tokens"] == len(ok(post("/apply-template", {"messages": messages}))["tokens"])
@@ -40,7 +42,8 @@ def a_conversation_goes_on(value):
 def it_is_streamed(value):
     messages, length = value
     text, ids, seen = "", set(), {}
-    asked = {"messages": messages, "max_tokens": length, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    asked = {"messages": messages, "max_tokens": length, "ignore_eos": True, "temperature": 0,
+             "stream_options": {"include_usage": True}}
     for at, event in enumerate(serving.stream(URL, PATH, asked)):
         ids.add(event["id"])
         assert event["system_fingerprint"] and event["model"], event
@@ -90,7 +93,8 @@ def a_template_takes_tools(tools):
       ({"type": "json_object", "schema": {"type": "hiccup"}}, 1, None))
 def answers_have_a_form(value):
     form, length, pattern = value
-    answer = post(PATH, {"messages": CODER, "max_tokens": length, "response_format": form})
+    asked = {"messages": CODER, "max_tokens": length, "temperature": 0}
+    answer = post(PATH, {**asked, "response_format": form})
     if pattern is None:
         refused(answer)
     else:
@@ -100,7 +104,7 @@ def answers_have_a_form(value):
 @case(({"json_schema": {"const": "42"}}, '"42"'), ({"grammar": 'root ::= "a"{5,5}'}, "aaaaa"))
 def answers_are_held(value):
     more, text = value
-    told = ok(post(PATH, {"messages": CODER, "max_tokens": 16, **more}))
+    told = ok(post(PATH, {"messages": CODER, "max_tokens": 16, "temperature": 0, **more}))
     assert told["choices"][0]["message"]["content"].strip() == text, told
 
 
@@ -216,5 +220,5 @@ def a_required_tool_is_called(value):
 @case(*[(tools, choice, streams) for tools, choice in (([], None), ([PYTHON], "none")) for streams in (False, True)])
 def without_leave_none_is(value):
     tools, choice, streams = value
-    message = answer(streams, messages=HELLO, max_tokens=24, tools=tools, tool_choice=choice)
+    message = answer(streams, messages=HELLO, max_tokens=24, tools=tools, tool_choice=choice, temperature=0)
     assert not message.get("tool_calls") and message["content"], message

@@ -1,7 +1,7 @@
 """Cases that llama.cpp's server is tested with, in words of our own: check.py URL KEYED_URL KEY.
 
 Expected texts are replaced by what holds for any model. The cases that differ on purpose are those of docs/server.md,
-and held to what they are here.
+and held to what they are here. Vectors and documents are asked of the server at ML_EMBEDDING.
 """
 
 import pathlib
@@ -27,7 +27,8 @@ for name, case in CASES:
     except Exception as error:
         failed += 1
         last = traceback.extract_tb(error.__traceback__)[-1]
-        print(f"{name}: {type(error).__name__}: {error!s:.600} ({pathlib.Path(last.filename).name}:{last.lineno} {last.line})")
+        place = f"{pathlib.Path(last.filename).name}:{last.lineno} {last.line}"
+        print(f"{name}: {type(error).__name__}: {error!s:.600} ({place})")
     if time.monotonic() - started > 10:
         print(f"{name}: took {time.monotonic() - started:.1f} s")
 print(f"{len(CASES) - failed} of {len(CASES)} cases hold")

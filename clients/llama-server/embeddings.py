@@ -61,7 +61,8 @@ def parts_are_one_text():
     assert whole == parts
 
 
-@case([12, 34, "string", 56, 78], [[12, 34, 56], [12, "string", 34, 56]], [], {"content": "string"}, {"content": [{"type": "input_audio", "input_audio": {}}]},
+@case([12, 34, "string", 56, 78], [[12, 34, 56], [12, "string", 34, 56]], [], {"content": "string"},
+      {"content": [{"type": "input_audio", "input_audio": {}}]},
       {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
       {"prompt_string": "a", "multimodal_data": ["AAAA"]}, {"prompt_string": 1}, [True], {"text": "a"})
 def what_is_no_input_is_refused(given):

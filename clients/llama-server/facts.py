@@ -6,7 +6,6 @@ import serving
 from cases import KEY, KEYED_URL, MODEL, URL, cases, get, ok, post, refused
 
 CASES, case = cases()
-CONTEXT = 128
 
 
 @case("/health", "/v1/health")
@@ -39,16 +38,14 @@ def models_are_told(path):
 
 @case()
 def slots_are_told():
-    slots = ok(get("/slots"))
-    context = ok(get("/props"))["default_generation_settings"]["n_ctx"]
-    assert [slot["id"] for slot in slots] == list(range(len(slots)))
-    assert all(slot["n_ctx"] == context and slot["is_processing"] is False for slot in slots), slots
-    assert "params" not in slots[0]
-
-
-@case()
-def a_busy_server_may_be_told_by_its_slots():
-    assert ok(get("/slots?fail_on_no_slot=1"))
+    # Others ask the check's first server.
+    with serving.served("--parallel", "3", model=MODEL) as url:
+        slots = ok(get("/slots", url))
+        context = ok(get("/props", url))["default_generation_settings"]["n_ctx"]
+        assert [slot["id"] for slot in slots] == [0, 1, 2], slots
+        assert all(slot["n_ctx"] == context and slot["is_processing"] is False for slot in slots), slots
+        assert "params" not in slots[0]
+        assert ok(get("/slots?fail_on_no_slot=1", url)) == slots
 
 
 @case("save", "restore", "erase")
@@ -60,9 +57,8 @@ def slots_are_not_kept(action):
 @case()
 def adapters_are_chosen_by_name():
     assert ok(get("/lora-adapters")) == []
-    error = refused(post("/lora-adapters", [{"id": 0, "scale": 1.0}]), 501)
-    assert error["type"] == "not_supported_error", error
-    assert ok(post("/lora-adapters", [])) == {"success": True}
+    refused(post("/lora-adapters", [{"id": 0, "scale": 1.0}]), 405)
+    assert refused(post("/completion", {"prompt": "a", "lora": [{"id": 0, "scale": 1.0}]}))["param"] == "lora"
 
 
 @case()

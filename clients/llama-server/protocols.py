@@ -12,7 +12,7 @@ MODEL = ok(get("/v1/models"))["data"][0]["id"]
 
 
 def message(messages=HELLO, **more):
-    return post("/v1/messages", {"model": MODEL, "max_tokens": 24, "messages": messages, **more})
+    return post("/v1/messages", {"model": MODEL, "max_tokens": 24, "messages": messages, "temperature": 0, **more})
 
 
 @case({}, {"system": "You are a helpful assistant."}, {"temperature": 0.5}, {"top_p": 0.9}, {"top_k": 40},
@@ -34,7 +34,7 @@ def conversations_are_taken(messages):
 
 @case([], [WEATHER])
 def a_message_is_streamed(tools):
-    asked = {"model": MODEL, "max_tokens": 24, "messages": HELLO, **({"tools": tools} if tools else {})}
+    asked = {"model": MODEL, "max_tokens": 24, "messages": HELLO, "temperature": 0, **({"tools": tools} if tools else {})}
     events = list(serving.stream(URL, "/v1/messages", asked))
     kinds = [event["type"] for event in events]
     assert kinds[0] == "message_start" and kinds[-2:] == ["message_delta", "message_stop"], kinds
@@ -90,7 +90,8 @@ def thoughts_may_have_a_budget():
       ({"type": "json_object"}, 10, "{"), ({"type": "text"}, 10, ""), ({"type": "json_schema", "name": "test"}, 1, None))
 def responses_have_a_form(value):
     form, length, begins = value
-    answer = post("/responses", {"input": "Write an example", "max_output_tokens": length, "text": {"format": form}})
+    answer = post("/responses", {"input": "Write an example", "max_output_tokens": length, "temperature": 0,
+                                 "text": {"format": form}})
     if begins is None:
         refused(answer)
     else:
@@ -101,7 +102,7 @@ def responses_have_a_form(value):
 @case()
 def a_response_is_streamed():
     asked = {"input": [{"role": "system", "content": "Book"}, {"role": "user", "content": "What is the best book"}],
-             "max_output_tokens": 8, "temperature": 0.8}
+             "max_output_tokens": 8, "temperature": 0}
     text, response, item = "", None, None
     for event in serving.stream(URL, "/v1/responses", asked):
         match event["type"]:
@@ -121,7 +122,8 @@ def a_response_is_streamed():
 
 @case()
 def a_response_tells_its_times():
-    asked = {"input": "This is a test" * 10, "max_output_tokens": 8, "timings_per_token": True, "return_progress": True}
+    asked = {"input": "This is a test" * 10, "max_output_tokens": 8, "temperature": 0,
+             "timings_per_token": True, "return_progress": True}
     progress, timed, last = [], 0, None
     for event in serving.stream(URL, "/responses", asked):
         if "prompt_progress" in event:

@@ -263,7 +263,7 @@ impl ApiError {
         ApiError::new(Kind::Shutdown, message)
     }
 
-    /// What llama.cpp's server has and this one has not, for this reason.
+    /// A part of llama.cpp's server that this one has not, for this reason.
     pub fn not_there(reason: impl Into<String>) -> Self {
         ApiError::new(Kind::NotThere, reason)
     }

@@ -31,7 +31,7 @@ const MOST_FIELDS: usize = 64;
 struct Wanted {
     /// The generations.
     asked: Asked,
-    /// What is told of them.
+    /// The parts that are told of them.
     told: Told,
     /// Biases of the tokens of texts.
     biases: OfTexts,

@@ -1,4 +1,4 @@
-//! `POST /v1/models/load` and `POST /v1/models/unload`, and models as llama.cpp's server lists them.
+//! `POST /v1/models/load` and `/v1/models/unload`, and models as llama.cpp's server lists them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub struct LlamaWire {
     pub context: usize,
     /// One for each answer.
     pub answers: Vec<Answer>,
-    /// What is told of them.
+    /// The parts that are told of them.
     pub told: Told,
     /// Used so far.
     pub progress: Usage,
