@@ -7,18 +7,50 @@ const FILES: &str = r#"{"type":"array","items":{"type":"object","required":["tex
 
 const NAMES: &str = r#"{"type":"array","items":{"type":"string"}}"#;
 
-/// Prompts as llama.cpp's requests have them.
-pub const PROMPTS: &str = r#"{"anyOf":[{"type":"string"},
-    {"type":"object","required":["prompt_string"],"additionalProperties":false,"properties":
+/// An object with a text, in either form.
+macro_rules! object {
+    () => {
+        r#"{"type":"object","required":["prompt_string"],"additionalProperties":false,"properties":
         {"prompt_string":{"type":"string"},"multimodal_data":{"type":"array","maxItems":0}}},
     {"type":"object","required":["content"],"additionalProperties":false,"properties":
-        {"content":{"type":"array","items":{"type":"object","required":["type","text"],
+        {"content":{"type":"array","minItems":1,"items":{"type":"object","required":["type","text"],
         "additionalProperties":false,
-        "properties":{"type":{"const":"text"},"text":{"type":"string"}}}}}},
-    {"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},{"type":"object"},
-        {"type":"integer","minimum":0,"maximum":4294967295},
-        {"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},
-            {"type":"integer","minimum":0,"maximum":4294967295}]}}]}}]}"#;
+        "properties":{"type":{"const":"text"},"text":{"type":"string"}}}}}}"#
+    };
+}
+
+/// The id of a token.
+macro_rules! id {
+    () => {
+        r#"{"type":"integer","minimum":0,"maximum":4294967295}"#
+    };
+}
+
+/// Prompts as llama.cpp's requests have them.
+pub const PROMPTS: &str = concat!(
+    r#"{"anyOf":[{"type":"string"},"#,
+    object!(),
+    r#",{"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},"#,
+    id!(),
+    r#"]}},{"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},"#,
+    object!(),
+    r#",{"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},"#,
+    id!(),
+    "]}}]}}]}"
+);
+
+/// Texts that vectors are made of, or their ids.
+pub const TEXTS: &str = concat!(
+    r#"{"anyOf":[{"type":"string"},"#,
+    object!(),
+    r#",{"type":"array","minItems":1,"items":"#,
+    id!(),
+    r#"},{"type":"array","minItems":1,"items":{"anyOf":[{"type":"string"},"#,
+    object!(),
+    r#",{"type":"array","minItems":1,"items":"#,
+    id!(),
+    "}]}}]}"
+);
 
 /// Fields that `/completion` and `/infill` share.
 pub const BOTH: &[Field] = &[

@@ -5,7 +5,7 @@ use inference_core::{GenerateOptions, ImageRequest};
 use crate::fields::table::{
     Field, Kind, UNBOUNDED, alias, hint, honoured, nothing, refused, required,
 };
-use crate::protocol::llama_server::tables::PROMPTS as TEXTS;
+use crate::protocol::llama_server::tables::TEXTS;
 
 const STOP: &str = r#"{"anyOf":[{"type":"string","minLength":1},
     {"type":"array","items":{"type":"string","minLength":1}}]}"#;
