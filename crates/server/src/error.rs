@@ -56,6 +56,10 @@ pub enum Kind {
     TooLarge,
     /// The body is not declared as JSON, or is compressed.
     MediaType,
+    /// The server has nothing of the kind.
+    NotThere,
+    /// Every slot computes, and the request asks that one does not.
+    NoSlot,
     /// More requests wait than may.
     QueueFull,
     /// The prompt has so many tokens, and the model's context holds fewer.
@@ -257,6 +261,16 @@ impl ApiError {
         let message = "a request may not end this server: start it with --allow-shutdown, or send \
                        its process a signal";
         ApiError::new(Kind::Shutdown, message)
+    }
+
+    /// A part of llama.cpp's server that this one has not, for this reason.
+    pub fn not_there(reason: impl Into<String>) -> Self {
+        ApiError::new(Kind::NotThere, reason)
+    }
+
+    /// Every slot computes.
+    pub fn no_slot() -> Self {
+        ApiError::new(Kind::NoSlot, "no slot is free").after(1)
     }
 
     /// The server keeps no files and batches.

@@ -20,7 +20,7 @@ use crate::protocol::anthropic::messages;
 use crate::protocol::error_body;
 use crate::protocol::google::action::{Action, is_client};
 use crate::protocol::google::{self, generate::act};
-use crate::protocol::llama_server::{completion, facts};
+use crate::protocol::llama_server::{self, completion, facts, slots};
 use crate::protocol::ollama::{self, refused};
 use crate::protocol::openai::{
     batches, chat, completions, embeddings, files, images, models, speech, transcriptions,
@@ -127,8 +127,12 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/completion", write(post(completion::complete))),
         ("/infill", write(post(completion::fill_in))),
         ("/props", read(get(facts::props))),
-        ("/slots", read(get(facts::slots))),
+        ("/slots", read(get(slots::list))),
+        ("/slots/{id}", write(post(slots::change))),
         ("/lora-adapters", read(get(facts::adapters))),
+        ("/v1/models/load", write(post(llama_server::models::load))),
+        ("/v1/models/unload", write(post(llama_server::models::unload))),
+        ("/embedding", write(post(embeddings::create))),
         ("/version", read(get(facts::version))),
         ("/tokenize", write(post(text::tokenize))),
         ("/detokenize", write(post(text::detokenize))),
@@ -163,7 +167,7 @@ fn of_stored(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
 }
 
 /// A model is asked to do something by a word behind its name, as Google's protocol has it. Other
-/// methods of a model are a 405. Where no model has the name, such as `load`, the path is one that
+/// methods of a model are a 405. Where no model has the name, such as `pull`, the path is one that
 /// there is not.
 fn of_model(route: MethodRouter<Arc<State>>) -> MethodRouter<Arc<State>> {
     let other = |Shared(state): Shared<Arc<State>>,

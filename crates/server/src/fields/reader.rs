@@ -56,6 +56,11 @@ impl Reader {
         self.fields.shift_remove(name).filter(|value| !value.is_null())
     }
 
+    /// Sets the field `name` to `value`, for who reads it next.
+    pub fn put(&mut self, name: &str, value: Json) {
+        self.fields.insert(name.to_owned(), value);
+    }
+
     /// `true` or `false`.
     pub fn bool(&mut self, name: &str) -> Result<Option<bool>> {
         self.typed(name, "a boolean", |value| value.as_bool().ok_or(value))

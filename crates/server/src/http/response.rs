@@ -43,7 +43,9 @@ pub fn status(kind: Kind) -> StatusCode {
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Kind::QueueFull => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Loading
+        Kind::NotThere => StatusCode::NOT_IMPLEMENTED,
+        Kind::NoSlot
+        | Kind::Loading
         | Kind::LoadFailed
         | Kind::Draining
         | Kind::OutOfMemory

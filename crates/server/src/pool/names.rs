@@ -46,6 +46,12 @@ impl Names {
         self.known.retain(|known| known.index != index);
     }
 
+    /// The further names of the model that is served as `name`.
+    pub fn aliases(&self, name: &str) -> Vec<String> {
+        let known = self.known.iter().find(|known| known.name == name);
+        known.map_or_else(Vec::new, |known| known.aliases.clone())
+    }
+
     /// The number of the model called `name`, whatever it makes.
     pub fn get(&self, name: &str) -> Option<usize> {
         let kinds = [

@@ -25,6 +25,7 @@ pub mod responses;
 pub mod sounds;
 pub mod thinking;
 mod timings;
+mod tokens;
 pub mod tools;
 pub mod turns;
 pub mod waiting;
@@ -50,6 +51,12 @@ const OPENAI: Errors = Errors { path: "", body: openai::error::body, event: open
 /// Google's, whose paths are told by their ends, too.
 const GOOGLE: Errors =
     Errors { path: "/v1beta/", body: google::error::body, event: google::error::event };
+
+const LLAMA: Errors = Errors {
+    path: "/completion",
+    body: llama_server::error::body,
+    event: llama_server::error::failure,
+};
 
 /// The protocol of each path; the first that fits counts. It holds for every error of the path,
 /// also before its route is known.
@@ -83,6 +90,9 @@ fn error_event(path: &str, error: &ApiError) -> Frame {
 fn of_path(path: &str) -> &'static Errors {
     if google::action::is_own(path) {
         return &GOOGLE;
+    }
+    if llama_server::error::is_own(path) {
+        return &LLAMA;
     }
     let path = path.strip_prefix("/v1").unwrap_or(path);
     ERRORS.iter().find(|errors| path.starts_with(errors.path)).unwrap_or(&OPENAI)

@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, Stream as Events, StreamExt, stream};
+use inference_core::PrefillProgress;
 
 use super::wire::{Form, Frame, Wire};
 use crate::error::{ApiError, Result};
@@ -40,8 +41,16 @@ pub struct Stream<W> {
     ready: VecDeque<Result<Frame>>,
     begun: bool,
     ended: bool,
-    /// Tells how far prompts are read.
-    tells_progress: bool,
+    /// How much of each answer's prompt is told to be read; empty where none is told.
+    reads: Vec<Read>,
+}
+
+/// How much of a prompt is told to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    Nothing,
+    Some,
+    All,
 }
 
 impl<W: Wire> Stream<W> {
@@ -53,13 +62,14 @@ impl<W: Wire> Stream<W> {
             ready: VecDeque::new(),
             begun: false,
             ended: false,
-            tells_progress: false,
+            reads: Vec::new(),
         }
     }
 
     /// This stream, which tells how far prompts are read where that is asked for.
     pub fn telling_progress(self, tells_progress: bool) -> Self {
-        Stream { tells_progress, ..self }
+        let count = if tells_progress { self.answers.count() } else { 0 };
+        Stream { reads: vec![Read::Nothing; count], ..self }
     }
 
     /// The next event; `None` after the last one.
@@ -78,6 +88,7 @@ impl<W: Wire> Stream<W> {
             }
             match next {
                 Some(Ok((index, parts))) => {
+                    self.read_all(index);
                     self.wire.used(self.answers.progress());
                     let frames = self.wire.say(index, parts);
                     self.add(frames);
@@ -97,7 +108,7 @@ impl<W: Wire> Stream<W> {
 
     /// The next part of the answers; `None` where that is how far a prompt is read.
     async fn answer(&mut self) -> Option<Option<Result<(usize, Vec<Part>)>>> {
-        if !self.tells_progress {
+        if self.reads.is_empty() {
             return Some(self.answers.next().await);
         }
         match tokio::time::timeout(PROGRESS, self.answers.next()).await {
@@ -107,12 +118,36 @@ impl<W: Wire> Stream<W> {
                     if !self.begun {
                         self.begin();
                     }
-                    let frames = self.wire.read(index, progress);
-                    self.add(frames);
+                    self.read(index, progress);
                 }
                 None
             }
         }
+    }
+
+    /// Tells how far the prompt of answer `index` is read, and first what a cache held of it.
+    fn read(&mut self, index: usize, progress: PrefillProgress) {
+        if self.reads[index] == Read::Nothing {
+            let cached =
+                PrefillProgress { processed: progress.cached, elapsed: Duration::ZERO, ..progress };
+            let frames = self.wire.read(index, cached);
+            self.add(frames);
+        }
+        let is_all = progress.processed >= progress.total;
+        self.reads[index] = if is_all { Read::All } else { Read::Some };
+        let frames = self.wire.read(index, progress);
+        self.add(frames);
+    }
+
+    /// Tells that the prompt of answer `index`, which has begun, is read, unless that was told.
+    fn read_all(&mut self, index: usize) {
+        if self.reads.get(index).is_none_or(|read| *read == Read::All) {
+            return;
+        }
+        if let Some(progress) = self.answers.prefill_of(index) {
+            self.read(index, PrefillProgress { processed: progress.total, ..progress });
+        }
+        self.reads[index] = Read::All;
     }
 
     /// Ends the stream after a panic: nothing that it holds may be relied on.

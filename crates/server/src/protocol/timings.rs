@@ -2,6 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::error::Result;
+use crate::fields::reader::Reader;
 use crate::run::part::Usage;
 
 /// When the times of a request are told.
@@ -11,6 +13,17 @@ pub enum Times {
     Told,
     /// In no part, and with the whole where the protocol always has them.
     Untold,
+}
+
+impl Times {
+    /// Takes the field `timings_per_token`.
+    ///
+    /// # Errors
+    /// It is neither true nor false.
+    pub fn of(reader: &mut Reader) -> Result<Times> {
+        let is_told = reader.bool("timings_per_token")?.unwrap_or(false);
+        Ok(if is_told { Times::Told } else { Times::Untold })
+    }
 }
 
 /// The times of a request, in milliseconds. Tokens that a cache held were not read.

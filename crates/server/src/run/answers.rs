@@ -64,6 +64,16 @@ impl Answers {
         self.generations.prefill()
     }
 
+    /// How far the prompt of answer `index` was read, which has begun; `None` once it has ended.
+    pub fn prefill_of(&self, index: usize) -> Option<PrefillProgress> {
+        self.generations.prefill_of(index)
+    }
+
+    /// How many answers there are.
+    pub fn count(&self) -> usize {
+        self.readings.len()
+    }
+
     /// The usage so far, with that of generations that still run.
     pub fn progress(&self) -> Usage {
         self.generations.progress()

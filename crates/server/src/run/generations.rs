@@ -197,6 +197,12 @@ impl Generations {
         })
     }
 
+    /// How far the prompt of generation `index` was read when it was told last; `None` once the
+    /// generation has ended.
+    pub fn prefill_of(&self, index: usize) -> Option<PrefillProgress> {
+        self.choices[index].generation.as_ref()?.0.prefill()
+    }
+
     /// The usage of the generations that have ended.
     pub fn usage(&self) -> Usage {
         self.usage

@@ -134,8 +134,7 @@ fn a_word_in_the_place_of_an_id_is_a_path_that_there_is_not() {
     let server = TestServer::start();
     let ask =
         |method: &str, path: &str| Client::connect(server.address).request(method, path, &[], "");
-    for path in
-        ["/v1/responses/compact", "/responses/compact/", "/v1/models/load", "/models/unload"]
+    for path in ["/v1/responses/compact", "/responses/compact/", "/v1/models/pull", "/models/pull"]
     {
         let answer = ask("POST", path);
         assert_eq!((answer.status, answer.error("code").as_str()), (404, "not_found"), "{path}");

@@ -24,12 +24,14 @@ fn a_stream_tells_how_far_its_prompt_is_read() {
         let events: Vec<Json> = answer.events().iter().filter_map(read).collect();
         let told: Vec<&Json> =
             events.iter().filter(|event| !event["prompt_progress"].is_null()).collect();
-        // What was told is not told again.
-        assert_eq!(told.len(), 1, "{path}: {events:?}");
+        // What a cache held, how far it was after a while, which is not told again, and the end.
+        assert_eq!(told.len(), 3, "{path}: {events:?}");
+        let of = |at: usize, field: &str| told[at]["prompt_progress"][field].as_u64().unwrap();
+        assert_eq!((of(0, "processed"), of(0, "cache"), of(0, "time_ms")), (1, 1, 0));
+        assert_eq!((of(1, "cache"), of(1, "time_ms")), (1, 250));
+        assert_eq!(of(1, "processed"), of(1, "total") / 2);
+        assert_eq!(of(2, "processed"), of(2, "total"));
         let progress = &told[0]["prompt_progress"];
-        assert_eq!((&progress["cache"], &progress["time_ms"]), (&json!(1), &json!(250)));
-        let processed = progress["processed"].as_u64().unwrap();
-        assert_eq!(processed, progress["total"].as_u64().unwrap() / 2);
         assert!(total.is_none_or(|total| progress["total"] == total));
         let said = events.iter().position(|event| event.to_string().contains("fox")).unwrap();
         let at = events.iter().position(|event| !event["prompt_progress"].is_null()).unwrap();
@@ -69,14 +71,107 @@ fn a_completion_is_told_in_llama_cpps_words() {
 
     for (body, param) in [
         (json!({}), "prompt"),
-        (json!({"prompt": ["a", "b"]}), "prompt"),
-        (json!({"prompt": "a", "n": 2}), "n"),
+        (json!({"prompt": vec!["a"; 1000]}), "prompt"),
+        (json!({"prompt": "a", "n_cmpl": 1000}), "n_cmpl"),
+        (json!({"prompt": "a", "post_sampling_probs": true}), "post_sampling_probs"),
+        (json!({"prompt": "a", "t_max_predict_ms": 9}), "t_max_predict_ms"),
+        (json!({"prompt": "a", "response_fields": [1]}), "response_fields[0]"),
+        (json!({"prompt": "a", "logit_bias": {"b": 101}}), "logit_bias.b"),
         (json!({"prompt": "a", "mirostat": 1}), "mirostat"),
         (json!({"prompt": "a", "image_data": [{}]}), "image_data"),
     ] {
         let answer = server.post("/completion", &body);
         assert_eq!((answer.status, answer.error("param").as_str()), (400, param), "{body}");
     }
+}
+
+#[test]
+fn several_prompts_and_answers_are_a_list() {
+    let server = TestServer::start();
+    let body = json!({"prompt": ["ab", [99, "d", 101]], "n_cmpl": 2, "seed": 7});
+    let told = server.post("/completion", &body).json();
+    let of = |field: &str| -> Vec<Json> {
+        told.as_array().unwrap().iter().map(|one| one[field].clone()).collect()
+    };
+    assert_eq!(of("index"), [0, 1, 2, 3]);
+    assert_eq!(of("prompt"), ["ab", "ab", "cde", "cde"]);
+    assert_eq!(of("tokens_evaluated"), [2, 2, 3, 3]);
+    let seeds: Vec<Json> =
+        of("generation_settings").iter().map(|settings| settings["seed"].clone()).collect();
+    assert_eq!(seeds, [7, 8, 7, 8]);
+    let body = json!({"prompt": [{"prompt_string": "ab"}, "c"], "stream": true});
+    let streamed = server.post("/completion", &body);
+    let events: Vec<Json> =
+        streamed.events().iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    for index in 0..2 {
+        let own: Vec<&Json> = events.iter().filter(|event| event["index"] == index).collect();
+        let text: String = own.iter().filter_map(|event| event["content"].as_str()).collect();
+        assert_eq!(text, "The fox ran.");
+        let (last, pieces) = own.split_last().unwrap();
+        assert_eq!(last["stop"], true);
+        let ids = pieces.iter().map(|piece| piece["tokens"].as_array().unwrap().len());
+        assert_eq!(Some(ids.sum::<usize>() as u64), last["tokens_predicted"].as_u64());
+    }
+}
+
+#[test]
+fn an_answer_tells_what_is_asked_of_it() {
+    let server = TestServer::start();
+    let body = json!({"prompt": "a", "return_tokens": true,
+        "response_fields": ["content", "tokens", "generation_settings/n_predict", "none/such"]});
+    let told = server.post("/completion", &body).json();
+    assert_eq!(told["generation_settings/n_predict"], -1);
+    assert!(!told["tokens"].as_array().unwrap().is_empty(), "{told}");
+    assert_eq!(told.as_object().unwrap().len(), 3, "{told}");
+
+    let told = server.post("/completion", &json!({"prompt": "a", "n_probs": 2})).json();
+    assert_eq!(told["tokens"], json!([]));
+    let tokens = told["completion_probabilities"].as_array().unwrap();
+    assert_eq!(Some(tokens.len() as u64), told["tokens_predicted"].as_u64());
+    for token in tokens {
+        assert!(token["id"].is_u64() && token["bytes"].is_array(), "{token}");
+        assert!(token["logprob"].as_f64().is_some_and(|logprob| logprob <= 0.0), "{token}");
+        assert_eq!(token["top_logprobs"].as_array().unwrap().len(), 2, "{token}");
+    }
+}
+
+#[test]
+fn a_bias_may_be_of_a_text() {
+    let server = TestServer::start();
+    let biases = || server.model.options.lock().unwrap().last().unwrap().logit_bias.clone();
+    for bias in [json!({"ab": -100, "5": 1.5}), json!([["ab", false], [5, 1.5]])] {
+        let body = json!({"prompt": "a", "logit_bias": bias, "ignore_eos": true});
+        let told = server.post("/completion", &body);
+        assert_eq!(told.status, 200, "{}", told.text);
+        let never = f32::NEG_INFINITY;
+        assert_eq!(biases().into_iter().collect::<Vec<_>>(), [(5, 1.5), (97, never), (98, never)]);
+        let told = told.json()["generation_settings"]["logit_bias"].clone();
+        assert_eq!((&told[0], &told[1]["bias"]), (&json!({"token": 5, "bias": 1.5}), &Json::Null));
+    }
+    // OpenAI's keys are ids.
+    let answer = server.chat(json!({"logit_bias": {"ab": 1}}));
+    assert_eq!((answer.status, answer.error("param").as_str()), (400, "logit_bias"));
+}
+
+#[test]
+fn errors_are_those_of_the_path() {
+    let server = TestServer::start();
+    let long = json!({"prompt": "a".repeat(5000)});
+    let own = server.post("/completion", &long);
+    assert_eq!((own.status, own.error("type").as_str()), (400, "exceed_context_size_error"));
+    assert_eq!(own.json()["error"]["code"], 400);
+    let openais = server.post("/v1/completions", &long);
+    assert_eq!(openais.error("code"), "context_length_exceeded");
+    for answer in [own, openais] {
+        let error = &answer.json()["error"];
+        assert_eq!((&error["n_prompt_tokens"], &error["n_ctx"]), (&json!(5000), &json!(4096)));
+    }
+    let saved = server.post("/slots/0?action=save", &json!({"filename": "a"}));
+    assert_eq!((saved.status, saved.error("type").as_str()), (501, "not_supported_error"));
+    let unloaded = server.post("/models/unload", &json!({"model": "fake"}));
+    assert_eq!((unloaded.status, unloaded.error("param").as_str()), (400, "model"));
+    assert_eq!(server.post("/models/load", &json!({"model": "none"})).status, 404);
+    assert_eq!(server.post("/models/load", &json!({"model": "fake"})).json()["success"], true);
 }
 
 #[test]
@@ -153,7 +248,11 @@ fn the_server_tells_what_it_is() {
     assert_eq!((&props["total_slots"], &props["model_alias"]), (&json!(3), &json!("fake")));
     assert_eq!(props["default_generation_settings"]["n_ctx"], 4096);
     assert!(props["modalities"]["vision"].is_boolean());
-    assert_eq!(server.get("/slots").json().as_array().unwrap().len(), 3);
+    let slots = server.get("/slots?fail_on_no_slot=1").json();
+    assert_eq!((slots.as_array().unwrap().len(), &slots[0]["n_ctx"]), (3, &json!(4096)));
+    let models = server.get("/models").json();
+    assert_eq!(models["models"][0]["capabilities"][0], "completion");
+    assert_eq!(models["data"][0]["status"]["value"], "loaded");
     assert_eq!(server.get("/lora-adapters").json(), json!([]));
     assert_eq!(server.get("/version").json()["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(server.get("/v1/health").json()["status"], "ok");
@@ -183,6 +282,7 @@ fn answers_tell_their_times_where_that_is_asked_for() {
         ("/v1/chat/completions", chat(json!({"timings_per_token": true}))),
         ("/v1/completions", json!({"prompt": "abcd", "timings_per_token": true})),
         ("/completion", json!({"prompt": "abcd", "timings_per_token": true})),
+        ("/v1/responses", json!({"model": "fake", "input": "abcd", "timings_per_token": true})),
     ] {
         let whole = server.post(path, &body);
         assert_eq!((whole.status, whole.header("x-ml-ignored")), (200, None));

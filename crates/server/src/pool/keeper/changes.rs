@@ -42,6 +42,17 @@ impl Pool {
         Ok(self.report(index, catalogue.known(index), &table.slots, Instant::now()))
     }
 
+    /// Loads the model called `name`, of whatever kind. Returns its number.
+    ///
+    /// # Errors
+    /// 404 for a name that no model has; it cannot be loaded.
+    pub async fn load_named(self: &Arc<Self>, name: &str) -> Result<usize> {
+        let makes = self.get(name).await?.known.makes;
+        let index = self.find(Some(name), makes).await?;
+        self.lease(Some(name), makes).await?;
+        Ok(index)
+    }
+
     /// Looks for models that have come and gone, unless that was done a moment ago.
     pub async fn refresh(self: &Arc<Self>) {
         let mut looked = Arc::clone(&self.looked).lock_owned().await;

@@ -1,4 +1,4 @@
-//! `GET /props`, `/slots`, `/lora-adapters` and `/version`: what the server and its model are.
+//! `GET /props`, `/lora-adapters` and `/version`: what the server and its model are.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use inference_core::{Feature, Support};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use crate::error::Result;
 use crate::http::response::json_response;
@@ -42,25 +42,17 @@ pub async fn props(Shared(state): Shared<Arc<State>>) -> Result<Response> {
             token.map_or_else(String::new, |token| token.text.clone())
         };
         object["is_sleeping"] = json!(false);
-        object["default_generation_settings"] =
-            json!({"id": 0, "n_ctx": info.context_length, "is_processing": false, "params": {}});
+        let params = json!({"seed": null, "n_predict": -1, "temperature": null, "stream": false});
+        object["default_generation_settings"] = json!({
+            "id": 0, "n_ctx": info.context_length, "is_processing": false, "params": params,
+        });
+        // Where it is from; its text is the model's own.
+        object["chat_template"] = json!(info.chat_template);
         object["modalities"] = json!({"vision": sees, "audio": hears});
         object["bos_token"] = json!(special("bos"));
         object["eos_token"] = json!(special("eos"));
     }
     Ok(json_response(StatusCode::OK, &object))
-}
-
-/// Tells how many slots compute.
-///
-/// # Errors
-/// The server ends.
-pub async fn slots(Shared(state): Shared<Arc<State>>) -> Result<Response> {
-    state.pool.check_open()?;
-    let running = state.pool.status().running;
-    let slot = |id: usize| json!({"id": id, "is_processing": id < running, "speculative": false});
-    let slots: Vec<Json> = (0..state.config.slots).map(slot).collect();
-    Ok(json_response(StatusCode::OK, &json!(slots)))
 }
 
 /// Tells of adapters that a request could turn on: there are none, since each is part of its model.

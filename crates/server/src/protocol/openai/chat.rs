@@ -41,7 +41,8 @@ struct Chat {
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let tables = &[tables::SAMPLING, tables::CHAT, foreign::GENERATING, foreign::CHAT];
+    let of_others = [foreign::GENERATING, foreign::CHAT, foreign::OF_LLAMA];
+    let tables = &[&[tables::SAMPLING, tables::CHAT][..], &of_others].concat();
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let Chat { conversation, sampling, most_calls } = read(&mut reader, &state, &loaded)?;
     reader.finish()?;

@@ -56,7 +56,7 @@ impl Completion {
 /// # Errors
 /// As the documentation of errors has them.
 pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
-    let tables = &[tables::SAMPLING, tables::COMPLETIONS, foreign::GENERATING];
+    let tables = &[tables::SAMPLING, tables::COMPLETIONS, foreign::GENERATING, foreign::OF_LLAMA];
     let Checked { mut reader, loaded, bytes } = checked(&state, request, tables).await?;
     let mut completion = read(&mut reader, &state)?;
     reader.finish()?;

@@ -14,12 +14,12 @@ use super::tables;
 use crate::error::{ApiError, Result};
 use crate::fields::bounds::check_repeated;
 use crate::fields::json::number;
-use crate::fields::prompts::prompts;
 use crate::fields::reader::Reader;
 use crate::fields::table::check;
 use crate::http::body;
 use crate::http::response::json_response;
 use crate::pool::models::Makes;
+use crate::protocol::llama_server::prompts::prompts;
 use crate::protocol::own::inspect::CancelOnDrop;
 use crate::run::state::{State, blocking, cut_off};
 use crate::run::tally::Tally;
@@ -33,7 +33,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let (object, _) = body::object(&state, request).await?;
     let limits = &state.config.limits;
     let mut reader = check(&[tables::EMBEDDINGS], limits, object)?;
-    let inputs = prompts("input", reader.take("input").unwrap_or_default(), limits.inputs)?;
+    let inputs = reader.take("input");
+    let inputs = prompts("input", reader.need("input", inputs)?, limits.inputs)?;
     let name = reader.text("model")?;
     state.pool.find(name.as_deref(), Makes::Vectors).await?;
     let is_base64 = reader.text("encoding_format")?.as_deref() == Some("base64");
@@ -44,7 +45,7 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         prompt_name: reader.text("prompt_name")?,
         prompt: reader.text("prompt")?,
         dimensions: reader.count("dimensions")?,
-        normalize: reader.bool("normalize")?,
+        normalize: normalize(&mut reader)?,
         truncate: truncate(&mut reader)?,
         cancel: guard.0.clone(),
     };
@@ -78,11 +79,37 @@ pub fn truncate(reader: &mut Reader) -> Result<Truncate> {
     }
 }
 
+/// Takes the field `normalize` and llama.cpp's name of it, where 2 is the length that vectors may
+/// have.
+///
+/// # Errors
+/// Both are there and differ.
+fn normalize(reader: &mut Reader) -> Result<Option<bool>> {
+    let (normalize, norm) = (reader.bool("normalize")?, reader.integer("embd_normalize")?);
+    let of_norm = match norm {
+        None => return Ok(normalize),
+        Some(2) => true,
+        Some(-1) => false,
+        Some(_) => {
+            let reason = "vectors have the length 1 (2) or their own (-1)";
+            return Err(ApiError::unsupported("embd_normalize", reason));
+        }
+    };
+    match normalize {
+        Some(other) if other != of_norm => {
+            Err(ApiError::value("embd_normalize", "differs from `normalize`"))
+        }
+        _ => Ok(Some(of_norm)),
+    }
+}
+
 fn input(prompt: Prompt) -> Result<EmbedInput> {
     match prompt {
         Prompt::Ids(ids) => Ok(EmbedInput::Ids(ids)),
         Prompt::Text(text) => Ok(EmbedInput::Text(text)),
-        Prompt::Parts(_) => Err(ApiError::value("input", "expected texts or token ids")),
+        Prompt::Parts(_) => {
+            Err(ApiError::unsupported("input", "a text has ids or words, and not both in turn"))
+        }
     }
 }
 

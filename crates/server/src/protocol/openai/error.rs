@@ -7,14 +7,19 @@ use crate::error::{ApiError, Kind};
 /// The body of `error`.
 pub fn body(error: &ApiError) -> Json {
     let (kind, code) = words(error.kind);
-    // Clients tell this failure from others by these words.
-    let message = match error.kind {
-        Kind::ContextLength { tokens, limit } => format!(
-            "this model's maximum context length is {limit} tokens, and the prompt has {tokens}"
-        ),
-        _ => error.message.clone(),
+    let Kind::ContextLength { tokens, limit } = error.kind else {
+        return json!({"error": {
+            "message": error.message, "type": kind, "param": error.param, "code": code,
+        }});
     };
-    json!({"error": {"message": message, "type": kind, "param": error.param, "code": code}})
+    // Clients tell this failure from others by these words, and llama.cpp's by the numbers.
+    let message = format!(
+        "this model's maximum context length is {limit} tokens, and the prompt has {tokens}"
+    );
+    json!({"error": {
+        "message": message, "type": kind, "param": error.param, "code": code,
+        "n_prompt_tokens": tokens, "n_ctx": limit,
+    }})
 }
 
 /// OpenAI's `type` and `code`.
@@ -50,6 +55,8 @@ fn words(kind: Kind) -> (&'static str, Option<&'static str>) {
         Kind::Closed => (SERVER, "closed"),
         Kind::Unusable => (SERVER, "model_unusable"),
         Kind::Cancelled => (SERVER, "cancelled"),
+        Kind::NotThere => ("not_supported_error", "not_supported"),
+        Kind::NoSlot => (SERVER, "no_slot"),
         Kind::Internal => (SERVER, "internal_error"),
     };
     (kind, Some(code))

@@ -25,6 +25,20 @@ const LOADED: &str = "who starts the server decides how models are loaded";
 const ROUTED: &str = "the server itself answers, and passes requests to no other";
 const LABEL: &str = "it is a label for the client's own records";
 
+/// The field `return_progress`: a stream tells how far the prompt is read.
+pub const RETURN_PROGRESS: Field = honoured(
+    "return_progress",
+    Kind::Bool,
+    "Extension: a stream tells how far the prompt is read, in `prompt_progress`.",
+);
+
+/// The field `timings_per_token`: times are told as llama.cpp tells them.
+pub const TIMINGS_PER_TOKEN: Field = honoured(
+    "timings_per_token",
+    Kind::Bool,
+    "Extension: answers and the chunks of a stream have llama.cpp's `timings`.",
+);
+
 /// Fields that chats and completions share, beside OpenAI's own.
 pub const GENERATING: &[Field] = &[
     // Other names.
@@ -126,8 +140,6 @@ pub const GENERATING: &[Field] = &[
     refused("prompt_logprobs", &[], "use `echo` with `logprobs` at /v1/completions"),
     refused("return_tokens_as_token_ids", &["false"], "log probabilities tell tokens as texts"),
     refused("return_token_ids", &["false"], "answers are texts; see /tokenize"),
-    refused("post_sampling_probs", &["false"], "log probabilities are those before filters"),
-    refused("n_probs", &["0"], "use `logprobs`"),
     refused("lora", &["[]"], "an adapter is loaded with its model"),
     refused("logits_processors", &["[]"], "the server runs no code of its clients"),
     refused("mm_processor_kwargs", &["{}"], "pictures are read as the model's own files say"),
@@ -156,16 +168,8 @@ pub const GENERATING: &[Field] = &[
     hint("speculative.n_max", &[], "use `draft_tokens`"),
     hint("speculative.n_min", &[], "use `draft_tokens`"),
     hint("speculative.p_min", &[], "use `draft_tokens`"),
-    honoured(
-        "return_progress",
-        Kind::Bool,
-        "Extension: a stream tells how far the prompt is read, in `prompt_progress`.",
-    ),
-    honoured(
-        "timings_per_token",
-        Kind::Bool,
-        "Extension: answers and the chunks of a stream have llama.cpp's `timings`.",
-    ),
+    RETURN_PROGRESS,
+    TIMINGS_PER_TOKEN,
     refused("parse_tool_calls", &["true"], "calls are told as calls"),
     // Hints of routers, and labels.
     hint("provider", &[], ROUTED),
@@ -183,6 +187,12 @@ pub const GENERATING: &[Field] = &[
     hint("custom_id", &[], LABEL),
     hint("chat_id", &[], LABEL),
     hint("litellm_metadata", &[], LABEL),
+];
+
+/// Fields of llama.cpp's own requests, beside [`GENERATING`] of OpenAI's.
+pub const OF_LLAMA: &[Field] = &[
+    refused("post_sampling_probs", &["false"], "log probabilities are those before filters"),
+    refused("n_probs", &["0"], "use `logprobs`"),
 ];
 
 const BUDGET: Kind = Kind::Integer(-1, UNBOUNDED);
@@ -234,15 +244,15 @@ pub const CHAT: &[Field] = &[
 mod tests {
     use serde_json::{Map, Value as Json};
 
-    use super::{CHAT, GENERATING};
+    use super::{CHAT, GENERATING, OF_LLAMA};
     use crate::config::Limits;
     use crate::fields::table::{Effect, Field, check};
     use crate::fields::told::telling;
     use crate::protocol::openai::tables::{self, COMPLETIONS, SAMPLING};
 
     const ENDPOINTS: [(&[&[Field]], &str); 2] = [
-        (&[SAMPLING, tables::CHAT, GENERATING, CHAT], r#"{"messages": []}"#),
-        (&[SAMPLING, COMPLETIONS, GENERATING], r#"{"prompt": "a"}"#),
+        (&[SAMPLING, tables::CHAT, GENERATING, CHAT, OF_LLAMA], r#"{"messages": []}"#),
+        (&[SAMPLING, COMPLETIONS, GENERATING, OF_LLAMA], r#"{"prompt": "a"}"#),
     ];
 
     #[test]

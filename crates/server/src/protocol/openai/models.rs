@@ -21,6 +21,7 @@ use crate::pool::known::Known;
 use crate::pool::loaded::Any;
 use crate::pool::models::{Described, Makes};
 use crate::pool::report::Report;
+use crate::protocol::llama_server::models::{fields, listed};
 use crate::protocol::ollama::time::rfc3339;
 use crate::protocol::pictures::sight;
 use crate::protocol::sounds::hearing;
@@ -34,13 +35,17 @@ use crate::run::state::{State, since_1970};
 pub async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response> {
     state.pool.check_open()?;
     state.pool.refresh().await;
-    let models: Vec<Json> = state.pool.reports().iter().map(|one| object(&state, one)).collect();
+    let reports = state.pool.reports();
+    let models: Vec<Json> = reports.iter().map(|one| object(&state, one)).collect();
+    let listed: Vec<Json> =
+        reports.iter().zip(&models).map(|(report, model)| listed(report, model)).collect();
     let (models, has_more) = part(models, &uri)?;
     let id = |model: Option<&Json>| model.map_or(Json::Null, |model| model["id"].clone());
     let (first, last) = (id(models.first()), id(models.last()));
     let object = json!({
         "object": "list",
         "data": models,
+        "models": listed,
         "has_more": has_more,
         "first_id": first,
         "last_id": last,
@@ -120,8 +125,11 @@ fn object(state: &State, report: &Report) -> Json {
         Some(Any::Speech(model)) => speech(model.info()),
         None => described(known),
     };
-    if let (Json::Object(object), Json::Object(told)) = (&mut object, told) {
-        object.extend(told);
+    let aliases = state.pool.catalogue().names().aliases(&known.name);
+    for further in [fields(report, &aliases), told] {
+        if let (Json::Object(object), Json::Object(further)) = (&mut object, further) {
+            object.extend(further);
+        }
     }
     object
 }

@@ -110,13 +110,15 @@ pub fn sampling(reader: &mut Reader, limits: &Limits) -> Result<Sampling> {
         count_field: "n",
         text_field: "messages",
     };
-    let tells_times = reader.bool("timings_per_token")?.unwrap_or(false);
-    let times = if tells_times { Times::Told } else { Times::Untold };
+    let times = Times::of(reader)?;
     Ok(Sampling { usage: usage_event(reader, delivery)?, asked, times })
 }
 
 /// Returns true when a stream tells how far the prompt is read. A whole answer cannot tell it.
-fn progress(reader: &mut Reader, delivery: Delivery) -> Result<bool> {
+///
+/// # Errors
+/// The field is neither true nor false.
+pub fn progress(reader: &mut Reader, delivery: Delivery) -> Result<bool> {
     let is_asked_for = reader.bool("return_progress")?.unwrap_or(false);
     if is_asked_for && delivery == Delivery::Whole {
         take_hint("return_progress", "it is told in a stream")?;
@@ -239,12 +241,7 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
         let id = read.ok_or_else(|| {
             ApiError::value("logit_bias", format!("`{id}` is not the id of a token"))
         })?;
-        match bias.as_f64() {
-            // OpenAI's -100 is a ban, and here it is one whatever the logits are.
-            Some(-100.0) => Ok((id, f32::NEG_INFINITY)),
-            Some(bias) if (-100.0..=100.0).contains(&bias) => Ok((id, bias as f32)),
-            _ => Err(expected(format!("logit_bias.{id}"), "a number from -100 to 100", &bias)),
-        }
+        Ok((id, bias_of(&id.to_string(), &bias)?))
     };
     let mut biases = BTreeMap::new();
     for (id, bias) in entries.into_iter().map(entry).collect::<Result<Vec<_>>>()? {
@@ -253,6 +250,19 @@ fn logit_bias(reader: &mut Reader, limits: &Limits) -> Result<BTreeMap<u32, f32>
         }
     }
     Ok(biases)
+}
+
+/// The bias of the entry `key` of `logit_bias`.
+///
+/// # Errors
+/// It is no number from -100 to 100.
+pub fn bias_of(key: &str, bias: &Json) -> Result<f32> {
+    match bias.as_f64() {
+        // OpenAI's -100 is a ban, and here it is one whatever the logits are.
+        Some(-100.0) => Ok(f32::NEG_INFINITY),
+        Some(bias) if (-100.0..=100.0).contains(&bias) => Ok(bias as f32),
+        _ => Err(expected(format!("logit_bias.{key}"), "a number from -100 to 100", bias)),
+    }
 }
 
 /// A token's id and its bias, where they are a pair.

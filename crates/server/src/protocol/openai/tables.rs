@@ -2,7 +2,10 @@
 
 use inference_core::{GenerateOptions, ImageRequest};
 
-use crate::fields::table::{Field, Kind, UNBOUNDED, hint, honoured, nothing, refused, required};
+use crate::fields::table::{
+    Field, Kind, UNBOUNDED, alias, hint, honoured, nothing, refused, required,
+};
+use crate::protocol::llama_server::tables::TEXTS;
 
 const STOP: &str = r#"{"anyOf":[{"type":"string","minLength":1},
     {"type":"array","items":{"type":"string","minLength":1}}]}"#;
@@ -272,12 +275,18 @@ pub const TRUNCATE: Field = honoured(
 /// `POST /v1/embeddings`.
 pub const EMBEDDINGS: &[Field] = &[
     honoured("model", Kind::Text, "The embedding model's name. Left out: the served one."),
-    required("input", Kind::Schema(PROMPTS), "Texts, or their token ids."),
+    honoured("input", Kind::Schema(TEXTS), "Texts, their token ids, or objects with texts."),
+    alias("content", "input", Kind::Schema(TEXTS)),
     honoured("encoding_format", Kind::OneOf(&["float", "base64"]), "How vectors are written."),
     honoured("dimensions", Kind::Integer(1, UNBOUNDED), "How many of a vector's values are kept."),
     honoured("prompt_name", Kind::Text, "The model's prompt that is put before each text."),
     honoured("prompt", Kind::Text, "A text that is put before each text."),
     honoured("normalize", Kind::Bool, "Whether vectors have the length 1."),
+    honoured(
+        "embd_normalize",
+        Kind::Integer(-1, UNBOUNDED),
+        "llama.cpp's name of it: 2 for the length 1, -1 for their own.",
+    ),
     TRUNCATE,
     nothing("user", Kind::Text, "A name for the user."),
 ];

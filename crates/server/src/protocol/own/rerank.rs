@@ -13,6 +13,7 @@ use super::tables;
 use crate::error::{ApiError, Result};
 use crate::fields::bounds::check_repeated;
 use crate::fields::json::number;
+use crate::fields::reader::Reader;
 use crate::fields::table::check;
 use crate::http::body;
 use crate::http::response::json_response;
@@ -32,7 +33,8 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let mut reader = check(&[tables::RERANK], limits, object)?;
     let query = reader.text("query")?;
     let query = reader.need("query", query)?;
-    let documents = documents(reader.list("documents")?.unwrap_or_default(), limits.inputs)?;
+    let (given, form) = given(&mut reader)?;
+    let documents = documents(form.field(), given, limits.inputs)?;
     let name = reader.text("model")?;
     state.pool.find(name.as_deref(), Makes::Scores).await?;
     let top = reader.count("top_n")?.unwrap_or(documents.len());
@@ -58,8 +60,11 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     let name = model.name().to_owned();
     let work = move || model.score(&pairs, &options).map_err(ApiError::from);
     let made = cut_off(&state, blocking(work)).await;
-    let made = made.map_err(|error| error.or_about("documents"))?;
-    let results = results(&made, is_raw, top, returns.then_some(&documents[..]));
+    let made = made.map_err(|error| error.or_about(form.field()))?;
+    let results = results(&made, is_raw, form, top, returns.then_some(&documents[..]));
+    if form == Form::Texts {
+        return Ok(json_response(StatusCode::OK, &Json::Array(results)));
+    }
     let tokens: usize = made.tokens.iter().sum();
     let object = json!({
         "id": state.id("rerank-"),
@@ -70,14 +75,43 @@ pub async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
     Ok(json_response(StatusCode::OK, &object))
 }
 
+/// The form of a request and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Cohere's and Jina's.
+    Documents,
+    /// That of Text Embeddings Inference.
+    Texts,
+}
+
+impl Form {
+    /// The field that has the documents.
+    fn field(self) -> &'static str {
+        match self {
+            Form::Documents => "documents",
+            Form::Texts => "texts",
+        }
+    }
+}
+
+/// The documents of a request, and its form.
+fn given(reader: &mut Reader) -> Result<(Vec<Json>, Form)> {
+    match (reader.list("documents")?, reader.list("texts")?) {
+        (Some(items), None) => Ok((items, Form::Documents)),
+        (None, Some(items)) => Ok((items, Form::Texts)),
+        (None, None) => Err(ApiError::value("documents", "is missing")),
+        (Some(_), Some(_)) => Err(ApiError::value("texts", "is another form of `documents`")),
+    }
+}
+
 /// The texts of documents, which are texts or objects that have one as `text`.
-fn documents(items: Vec<Json>, most: usize) -> Result<Vec<String>> {
+fn documents(field: &str, items: Vec<Json>, most: usize) -> Result<Vec<String>> {
     if items.is_empty() {
-        return Err(ApiError::value("documents", "is empty"));
+        return Err(ApiError::value(field, "is empty"));
     }
     if items.len() > most {
         let reason = format!("has {} entries, at most {most} are allowed", items.len());
-        return Err(ApiError::value("documents", reason));
+        return Err(ApiError::value(field, reason));
     }
     let one = |(index, item): (usize, Json)| {
         let text = match item {
@@ -90,21 +124,32 @@ fn documents(items: Vec<Json>, most: usize) -> Result<Vec<String>> {
         };
         text.ok_or_else(|| {
             let reason = "expected a text, or an object with one as `text` and nothing else";
-            ApiError::value(format!("documents[{index}]"), reason)
+            ApiError::value(format!("{field}[{index}]"), reason)
         })
     };
     items.into_iter().enumerate().map(one).collect()
 }
 
 /// The best `top` documents, the best first; of equals, the earlier one.
-fn results(made: &PairScores, is_raw: bool, top: usize, texts: Option<&[String]>) -> Vec<Json> {
+fn results(
+    made: &PairScores,
+    is_raw: bool,
+    form: Form,
+    top: usize,
+    texts: Option<&[String]>,
+) -> Vec<Json> {
     let scores = if is_raw { made.logits.clone() } else { made.relevance() };
     let result = |index: usize| {
-        let mut result = json!({"index": index, "relevance_score": number(scores[index])});
-        if let Some(text) = texts.and_then(|texts| texts.get(index)) {
-            result["document"] = json!({"text": text});
+        let score = number(scores[index]);
+        let text = texts.and_then(|texts| texts.get(index));
+        match (form, text) {
+            (Form::Documents, None) => json!({"index": index, "relevance_score": score}),
+            (Form::Documents, Some(text)) => {
+                json!({"index": index, "relevance_score": score, "document": {"text": text}})
+            }
+            (Form::Texts, None) => json!({"index": index, "score": score}),
+            (Form::Texts, Some(text)) => json!({"index": index, "score": score, "text": text}),
         }
-        result
     };
     made.order().into_iter().take(top).map(result).collect()
 }

@@ -100,9 +100,15 @@ const DOCUMENTS: &str = r#"{"type":"array","minItems":1,"items":{"anyOf":[{"type
 pub const RERANK: &[Field] = &[
     honoured("model", Kind::Text, "The reranker's name. Left out: the served one."),
     required("query", Kind::Text, "What is looked for."),
-    required("documents", Kind::Array(DOCUMENTS), "Texts that may answer it."),
+    honoured("documents", Kind::Array(DOCUMENTS), "Texts that may answer it."),
+    honoured(
+        "texts",
+        Kind::Array(DOCUMENTS),
+        "`documents` of Text Embeddings Inference, whose form the answer has then.",
+    ),
     honoured("top_n", Kind::Integer(1, UNBOUNDED), "How many are told. Left out: all."),
     honoured("return_documents", Kind::Bool, "Whether the texts are sent back."),
+    alias("return_text", "return_documents", Kind::Bool),
     honoured("raw_scores", Kind::Bool, "Whether scores are logits, not between 0 and 1."),
     honoured("instruction", Kind::Text, "What makes a document fit, for models that are told."),
     TRUNCATE,

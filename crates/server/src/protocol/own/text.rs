@@ -15,6 +15,7 @@ use crate::protocol::conversation::Conversation;
 use crate::protocol::openai::template::conversation;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
+use crate::protocol::tokens::bare;
 use crate::run::state::State;
 
 /// The token ids of a text or of a conversation.
@@ -39,20 +40,9 @@ pub async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Re
     let ids = match (texts, messages) {
         ((Some(text), None) | (None, Some(text)), None) => {
             reader.finish()?;
-            let work = move || {
-                let mut ids = model.encode(&text)?;
-                if with_special == Some(false) {
-                    let around = model.encode("")?;
-                    let same = |pair: &(&u32, &u32)| pair.0 == pair.1;
-                    let before = ids.iter().zip(&around).take_while(same).count();
-                    let rest = &around[before..];
-                    let behind = ids.len().saturating_sub(rest.len());
-                    if ids[before..].ends_with(rest) {
-                        ids.truncate(behind);
-                    }
-                    ids.drain(..before);
-                }
-                Ok(ids)
+            let work = move || match with_special {
+                Some(false) => bare(model.as_ref(), &text),
+                _ => Ok(model.encode(&text)?),
             };
             state.text_work(bytes, work).await.map_err(|error| error.or_about("prompt"))?
         }

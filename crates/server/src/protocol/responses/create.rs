@@ -25,8 +25,10 @@ use crate::http::response::json_response;
 use crate::pool::loaded::Loaded;
 use crate::protocol::conversation::{Calls, Conversation, ToolFields, constrain};
 use crate::protocol::generate::{Asked, Delivery, Started, generate};
+use crate::protocol::openai::options::progress;
 use crate::protocol::pictures::Pictures;
 use crate::protocol::request::{Checked, checked};
+use crate::protocol::timings::Times;
 use crate::protocol::turns::{conversation_tokens, with_turns_as_taken};
 use crate::run::state::State;
 
@@ -81,11 +83,12 @@ pub async fn create(
         return Err(ApiError::value("top_logprobs", reason));
     }
     let delivery = delivery(&mut reader)?;
+    let (tells_progress, times) = (progress(&mut reader, delivery)?, Times::of(&mut reader)?);
     reader.finish()?;
     let Asks { conversation, items, known, options, names, thoughts, most_calls } = asks;
-    let asked = Asked::one(options, delivery, names, "input");
+    let asked = Asked { tells_progress, ..Asked::one(options, delivery, names, "input") };
     let keep = stores.then_some((store, items));
-    let form = Form { echo, known, thoughts, include, salt: state.id(""), keep };
+    let form = Form { echo, known, thoughts, include, salt: state.id(""), times, keep };
     generate(&state, &loaded, asked, bytes, move |loaded, asked| {
         let (_, generations) = with_turns_as_taken(conversation, |conversation| {
             conversation.start(loaded, asked, most_calls)

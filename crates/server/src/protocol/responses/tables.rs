@@ -1,6 +1,7 @@
 //! The fields of requests for responses, all of them.
 
 use crate::fields::table::{Field, Kind, UNBOUNDED, hint, honoured, nothing, refused};
+use crate::protocol::openai::foreign::{RETURN_PROGRESS, TIMINGS_PER_TOKEN};
 use crate::protocol::openai::tables::{
     MODEL, MODERATION, PARALLEL_TOOL_CALLS, PROMPT_CACHE_OPTIONS, PROMPT_CACHE_RETENTION,
     SERVICE_TIER, STREAM, TEMPERATURE, TOP_P,
@@ -110,6 +111,8 @@ pub const CREATE: &[Field] = &[
         Kind::Integer(1, UNBOUNDED),
         "The most calls of the server's own tools, of which there are none.",
     ),
+    RETURN_PROGRESS,
+    TIMINGS_PER_TOKEN,
     nothing("client_metadata", Kind::Labels, "Extension: what a client notes for itself."),
     refused("background", &["false"], "a response is made while its client waits"),
     hint("background_options", &[], "a response is made while its client waits"),

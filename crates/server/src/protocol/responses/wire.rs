@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use inference_core::PrefillProgress;
 use serde_json::{Value as Json, json};
 
 use super::echo::{Echo, Stage};
@@ -10,8 +11,9 @@ use super::output::{Include, Thoughts};
 use super::store::{Item, Store, Stored};
 use super::tools::{Called, INPUT, Known, Takes};
 use crate::error::ApiError;
-use crate::protocol::openai::head::IDLE;
+use crate::protocol::openai::head::{IDLE, of_progress};
 use crate::protocol::openai::logprobs;
+use crate::protocol::timings::{Times, timings};
 use crate::protocol::wire::{Frame, Wire};
 use crate::run::part::{End, Part, Usage};
 use crate::run::said::Said;
@@ -29,6 +31,8 @@ pub struct Form {
     pub include: Include,
     /// Tells the ids of its items from those of other responses.
     pub salt: String,
+    /// The times of the request, as llama.cpp's clients ask for them.
+    pub times: Times,
     /// The store that keeps it, with the items that it answers; `None` where none does.
     pub keep: Option<(Arc<Store>, Vec<Arc<Item>>)>,
 }
@@ -45,6 +49,8 @@ pub struct ResponseWire {
     unsent: Vec<Json>,
     calls: usize,
     end: Option<End>,
+    /// Used so far.
+    progress: Usage,
 }
 
 /// The item that grows.
@@ -69,7 +75,8 @@ impl ResponseWire {
     /// A wire that writes in `form`.
     pub fn new(form: Form) -> Self {
         let (output, unsent) = (Vec::new(), Vec::new());
-        ResponseWire { form, events: 0, output, open: None, unsent, calls: 0, end: None }
+        let (open, end, progress) = (None, None, Usage::default());
+        ResponseWire { form, events: 0, output, open, unsent, calls: 0, end, progress }
     }
 
     /// The event `name` with `fields`, and with its number.
@@ -77,6 +84,9 @@ impl ResponseWire {
         let mut event = json!({"type": name});
         if let Json::Object(fields) = fields {
             fields.into_iter().for_each(|(field, value)| event[field] = value);
+        }
+        if self.form.times == Times::Told && name.ends_with(".delta") {
+            event["timings"] = timings(self.progress);
         }
         event["sequence_number"] = json!(self.events);
         self.events += 1;
@@ -327,6 +337,16 @@ impl Wire for ResponseWire {
         vec![created, self.event("response.in_progress", response)]
     }
 
+    fn used(&mut self, progress: Usage) {
+        self.progress = progress;
+    }
+
+    fn read(&mut self, _: usize, progress: PrefillProgress) -> Vec<Frame> {
+        let response = self.form.echo.object(&Stage::InProgress, &[], None);
+        let told = json!({"response": response, "prompt_progress": of_progress(progress)});
+        vec![self.event("response.in_progress", told)]
+    }
+
     fn say(&mut self, _: usize, parts: Vec<Part>) -> Vec<Frame> {
         let mut frames = Vec::new();
         parts.into_iter().for_each(|part| self.add(&mut frames, part));
@@ -338,7 +358,10 @@ impl Wire for ResponseWire {
             Some(End::Length) => "response.incomplete",
             _ => "response.completed",
         };
-        let response = json!({"response": self.ended(usage)});
+        let mut response = json!({"response": self.ended(usage)});
+        if self.form.times == Times::Told {
+            response["timings"] = timings(usage);
+        }
         vec![self.event(name, response)]
     }
 
@@ -356,6 +379,10 @@ impl Wire for ResponseWire {
     fn whole(&mut self, answers: Vec<Said>, usage: Usage) -> Json {
         let said = answers.into_iter().next().unwrap_or_default();
         self.say(0, said.into_parts());
-        self.ended(usage)
+        let mut response = self.ended(usage);
+        if self.form.times == Times::Told {
+            response["timings"] = timings(usage);
+        }
+        response
     }
 }
