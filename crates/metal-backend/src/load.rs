@@ -193,16 +193,22 @@ fn build(
         ..ModelInfo::default()
     };
     let kv_bits = group_size(&specs, None).err().map(|reason| (Feature::KvBits, reason));
+    let no_keys = no_keys(load, &specs)?;
     let (sees, hears) = (model.tower.is_some(), model.ears.is_some());
-    let attention_layers = (0..model.layers.len())
+    let attention_layers: Vec<usize> = (0..model.layers.len())
         .filter(|layer| model.layers[*layer].mixer.heads().is_some())
         .collect();
+    let no_heads = attention_layers.is_empty().then(|| {
+        let reason = "no layer attends to all keys: states are recurrent, or an index chooses";
+        (Feature::InspectAttention, reason.to_owned())
+    });
     let cpu_activations = rounding(load, totals.rounds)?;
     let no_drafts = (load.speculate == Speculate::Off).then(|| {
         let reason = "the load turned drafts off; load the model without `speculate`";
         (Feature::DraftTokens, reason.to_owned())
     });
-    let refused = kv_bits.into_iter().chain(cpu_activations).chain(no_drafts).collect();
+    let refused = [kv_bits, no_keys, no_heads, cpu_activations, no_drafts];
+    let refused = refused.into_iter().flatten().collect();
     let description = Description { info, attention_layers, refused, sees, hears, drafter_share };
     Ok(LoadedModel { model, specs: own, heaviest, storage, description, dtype_size })
 }
@@ -291,6 +297,23 @@ fn rounding(options: &LoadOptions, has_form: bool) -> Result<Option<(Feature, St
     Ok(Some((feature, reason)))
 }
 
+/// Why a context length bounds nothing, where all states are recurrent.
+///
+/// # Errors
+/// That reason, where a length is asked for.
+fn no_keys(options: &LoadOptions, specs: &[StateSpec]) -> Result<Option<(Feature, String)>> {
+    if specs.iter().any(|spec| spec.packed_dim().is_some()) {
+        return Ok(None);
+    }
+    let reason = "recurrent states do not grow with the positions; leave it unset".to_owned();
+    let feature = Feature::ContextLength;
+    if options.context_length.is_some() {
+        let what = feature.as_str().to_owned();
+        return Err(inference_core::Error::Unsupported { what, reason }.into());
+    }
+    Ok(Some((feature, reason)))
+}
+
 /// How keys and values are held.
 fn storage(options: &LoadOptions, specs: &[StateSpec]) -> Result<Storage> {
     let Some(bits) = options.kv_bits else { return Ok(Storage::Plain) };
@@ -310,6 +333,9 @@ fn storage(options: &LoadOptions, specs: &[StateSpec]) -> Result<Storage> {
 fn group_size(specs: &[StateSpec], wanted: Option<usize>) -> std::result::Result<usize, String> {
     let heads: Vec<usize> =
         specs.iter().filter_map(|spec| spec.packed_dim()).map(|dim| dim as usize).collect();
+    if heads.is_empty() {
+        return Err("no layer keeps keys and values, but recurrent states; leave it unset".into());
+    }
     let fits = |size: usize| heads.iter().all(|head_dim| head_dim.is_multiple_of(size));
     let sizes = wanted.map_or(vec![64, 32], |size| vec![size]);
     sizes.into_iter().find(|size| fits(*size)).ok_or_else(|| {

@@ -474,7 +474,7 @@ impl TextModel for MlxModel {
     }
 
     fn attention_inspector(&self) -> Option<&dyn AttentionInspector> {
-        Some(self)
+        (!self.attention_layers.is_empty()).then_some(self as &dyn AttentionInspector)
     }
 
     fn check_open(&self) -> Result<()> {

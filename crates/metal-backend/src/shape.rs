@@ -6,6 +6,7 @@ mod ears;
 mod encoder;
 mod experts;
 mod heads;
+mod indexed;
 mod kinds;
 mod language;
 mod latent;
@@ -14,9 +15,11 @@ mod mamba;
 mod mixture;
 mod networks;
 mod norms;
+mod rg_lru;
 mod shared_expert;
 mod short_convolution;
 mod split;
+mod state_space;
 mod towers;
 
 use crate::config::Config;
@@ -35,6 +38,7 @@ pub(crate) use ears::{gemma3n_ears, gemma4_ears};
 pub(crate) use encoder::{EncoderSizes, scores};
 pub(crate) use experts::{ExpertNames, Experts};
 pub(crate) use heads::HeadNames;
+pub(crate) use indexed::IndexParts;
 pub(crate) use kinds::{attention_layers, layer_ropes, qwen_windows, qwen2_moe_windows, windows};
 pub(crate) use language::Language;
 pub(crate) use latent::LatentParts;
@@ -42,7 +46,9 @@ pub(crate) use mamba::{MambaParts, NormPlace, check_mamba, mamba_sizes, step_lim
 pub(crate) use mixture::{Mixture, sparse_layers};
 pub(crate) use networks::Ungated;
 pub(crate) use norms::Norms;
+pub(crate) use rg_lru::{RgLruSizes, rounded_to_bf16};
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
+pub(crate) use state_space::{StateSpaceBiases, state_space_inner};
 pub(crate) use towers::{
     gemma4_tower, pixtral_tower, qwen_tower, qwen2_5_tower, qwen2_tower, siglip_tower,
 };

@@ -61,6 +61,18 @@ pub enum Shape {
     /// `nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16`.
     #[value(name = "nemotron3-nano")]
     Nemotron3,
+    /// `tiiuae/falcon-mamba-7b`.
+    #[value(name = "falcon-mamba-7b")]
+    FalconMamba,
+    /// `mistralai/Mamba-Codestral-7B-v0.1`.
+    #[value(name = "mamba-codestral-7b")]
+    MambaCodestral,
+    /// `google/recurrentgemma-2b`.
+    #[value(name = "recurrentgemma-2b")]
+    RecurrentGemma,
+    /// `deepseek-ai/DeepSeek-V3.2`, in bf16 where no bits are named.
+    #[value(name = "deepseek-v3.2")]
+    DeepseekV32,
 }
 
 /// Bits of a weight.

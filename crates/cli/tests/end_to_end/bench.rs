@@ -89,6 +89,8 @@ fn a_part_of_each_hybrid_and_mixture_runs() {
         ("glm4.7-flash", "2"),
         ("lfm2-1.2b", "3"),
         ("nemotron3-nano", "2"),
+        ("falcon-mamba-7b", "1"),
+        ("mamba-codestral-7b", "1"),
     ] {
         let part = ["--shape", shape, "--layers", layers, "--bits", "4", "--json", "-q"];
         let report = json(&[&["bench"], &part[..], &["-p", "3", "-n", "2", "-r", "1"]].concat());

@@ -91,7 +91,9 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
         "mixtral" | "minimax" | "minimax_m2" | "phimoe" => {
             tensors.stack_experts("switch_mlp", NUMBERED)?
         }
-        "lfm2" | "lfm3" => channels_last(tensors)?,
+        "lfm2" | "lfm3" | "mamba" | "mamba2" | "falcon_mamba" | "recurrent_gemma" => {
+            channels_last(tensors)?
+        }
         "lfm2_moe" => {
             tensors.stack_experts("switch_mlp", SAME)?;
             channels_last(tensors)?;
@@ -104,7 +106,8 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
             halve_experts(tensors, SWITCH_GLU)?;
             unshared_keys(&text, tensors)?;
         }
-        "glm4_moe_lite" | "deepseek_v3" | "kimi_k25" | "kimi_linear" => {
+        "glm4_moe_lite" | "deepseek_v3" | "deepseek_v32" | "glm_moe_dsa" | "mistral4"
+        | "kimi_k25" | "kimi_linear" => {
             tensors.stack_experts("switch_mlp", SAME)?;
             channels_last(tensors)?;
             tensors.change(|name, value| {
@@ -235,7 +238,8 @@ fn named_projections(name: &str) -> String {
 /// 1]`.
 fn channels_last(tensors: &mut Tensors) -> Result<()> {
     tensors.change(|name, value| {
-        let is_kernel = name.ends_with("conv1d.weight") || name.ends_with("conv.weight");
+        let kernels = ["conv1d.weight", "conv_1d.weight", "conv.weight"];
+        let is_kernel = kernels.iter().any(|end| name.ends_with(end));
         let is_released = is_kernel && value.shape.len() == 3 && value.shape[2] != 1;
         is_released.then(|| value.clone().transpose(&[0, 2, 1])).transpose()
     })

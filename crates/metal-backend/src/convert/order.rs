@@ -11,7 +11,7 @@ const ROWS: &[Row] = &[
     (
         "model",
         "",
-        "embed_tokens tok_embeddings word_embeddings layers norm final_layernorm embedding_norm embed_tokens_per_layer per_layer_model_projection per_layer_projection_norm",
+        "embed_tokens tok_embeddings word_embeddings layers norm final_norm final_layernorm embedding_norm embed_tokens_per_layer per_layer_model_projection per_layer_projection_norm",
     ),
     ("model", "gpt_oss", "embed_tokens norm layers"),
     ("transformer", "", "wte h ln_f"),
@@ -45,7 +45,7 @@ const ROWS: &[Row] = &[
     (
         "self_attn",
         "",
-        "q_a_proj q_a_layernorm q_b_proj q_layernorm k_layernorm sinks q_proj kv_a_proj_with_mqa kv_a_layernorm kv_b_proj embed_q unembed_out k_proj v_proj out_proj dense q_conv k_conv v_conv f_a_proj f_b_proj b_proj g_a_proj g_b_proj A_log dt_bias o_norm qkv_proj o_proj q_norm k_norm g_proj query_layernorm key_layernorm gate_proj",
+        "q_a_proj q_a_layernorm q_b_proj q_layernorm k_layernorm sinks q_proj kv_a_proj_with_mqa kv_a_layernorm kv_b_proj embed_q unembed_out k_proj v_proj out_proj dense q_conv k_conv v_conv f_a_proj f_b_proj b_proj g_a_proj g_b_proj A_log dt_bias o_norm qkv_proj o_proj q_norm k_norm g_proj query_layernorm key_layernorm gate_proj indexer",
     ),
     ("self_attn", "stablelm", "q_proj k_proj v_proj o_proj q_layernorm k_layernorm"),
     (
@@ -60,7 +60,7 @@ const ROWS: &[Row] = &[
     ),
     (
         "mlp",
-        "apertus cohere cohere2 deepseek_v2 deepseek_v3 dots1 exaone_moe gemma3n glm glm4 glm4_moe glm4_moe_lite gpt_oss helium kimi_k25 minicpm muse_glimmer phi3 solar_open",
+        "apertus cohere cohere2 deepseek_v2 deepseek_v3 deepseek_v32 dots1 exaone_moe gemma3n glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa gpt_oss helium kimi_k25 minicpm mistral4 muse_glimmer phi3 solar_open",
         "gate_proj up_proj experts router gate_up_proj down_proj act_fn switch_mlp gate shared_experts",
     ),
     (
@@ -105,6 +105,21 @@ const ROWS: &[Row] = &[
         "",
         "conv1d in_proj dt_bias A_log D norm out_proj up_proj down_proj switch_mlp gate shared_experts q_proj k_proj v_proj o_proj",
     ),
+    ("mixer", "mamba falcon_mamba", "in_proj conv1d x_proj dt_proj A_log D out_proj"),
+    ("layers", "mamba mamba2 falcon_mamba", "mixer norm"),
+    ("layers", "recurrent_gemma", "temporal_pre_norm temporal_block channel_pre_norm mlp_block"),
+    (
+        "temporal_block",
+        "",
+        "linear_y linear_x linear_out conv_1d rg_lru q_proj k_proj v_proj o_proj",
+    ),
+    (
+        "rg_lru",
+        "",
+        "recurrent_param input_gate_weight input_gate_bias recurrent_gate_weight recurrent_gate_bias",
+    ),
+    ("mlp_block", "", "up_proj gate_proj down_proj"),
+    ("indexer", "", "wq_b wk k_norm weights_proj"),
     (
         "linear_attn",
         "",

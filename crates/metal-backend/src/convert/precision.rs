@@ -73,9 +73,10 @@ impl Precision<'_> {
     /// routers with biases of their own, and norms with a row for each head.
     fn is_no_linear(&self, path: &str) -> bool {
         let router = match self.family {
-            "deepseek_v2" | "deepseek_v3" | "dots1" | "exaone_moe" | "glm4_moe"
-            | "glm4_moe_lite" | "kimi_k25" | "solar_open" => "mlp.gate",
+            "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "glm_moe_dsa" | "dots1"
+            | "exaone_moe" | "glm4_moe" | "glm4_moe_lite" | "kimi_k25" | "solar_open" => "mlp.gate",
             "nemotron_h" => "mixer.gate",
+            "recurrent_gemma" => return path.ends_with("conv_1d"),
             "cohere" => return path.ends_with("q_norm") || path.ends_with("k_norm"),
             "stablelm" => return path.ends_with("q_layernorm") || path.ends_with("k_layernorm"),
             _ => return path.ends_with("conv") || path.ends_with("conv1d"),
@@ -117,8 +118,8 @@ pub(super) fn keeps_type(family: &str, name: &str) -> bool {
     let is_bias = name.contains("e_score_correction_bias");
     match family {
         "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => name.ends_with("A_log"),
-        "deepseek_v3" | "exaone_moe" | "glm4_moe" | "glm4_moe_lite" | "kimi_k25" | "laguna"
-        | "minimax" | "solar_open" => is_bias,
+        "deepseek_v3" | "deepseek_v32" | "glm_moe_dsa" | "exaone_moe" | "glm4_moe"
+        | "glm4_moe_lite" | "kimi_k25" | "laguna" | "minimax" | "solar_open" => is_bias,
         "kimi_linear" => is_bias || name.ends_with("A_log") || name.ends_with("dt_bias"),
         "nemotron_h" => is_bias || name.contains("A_log"),
         "afmoe" | "bailing_moe" | "lfm2_moe" => name.contains("expert_bias"),

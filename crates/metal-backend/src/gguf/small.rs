@@ -27,7 +27,8 @@ pub(super) fn module_of(tensor: &str) -> &str {
 
 /// Returns true for a tensor that is no matrix, whatever its dimensions are.
 pub(super) fn is_small(tensor: &str) -> bool {
-    SMALL.contains(&module_of(tensor))
+    // Mamba 1 makes the steps of all channels by a matrix.
+    SMALL.contains(&module_of(tensor)) && tensor != "ssm_dt.weight"
 }
 
 /// Returns true for a matrix, or one for each expert. Norms of heads may have a row for each.
@@ -46,8 +47,8 @@ pub(super) fn stays_in_f32(tensor: &str) -> bool {
     is_small(tensor) || !is_bias && (!is_weight || is_vector)
 }
 
-/// The shape of what is no matrix: dimensions of 1 are not counted, and convolutions have each
-/// channel by itself.
+/// The shape of what is no matrix: dimensions of 1 are not counted, convolutions have each channel
+/// by itself, and decays of Mamba 1 are those of each channel's state.
 pub(super) fn small_shape(tensor: &str, shape: &[i32]) -> Vec<i32> {
     if tensor.starts_with("shortconv.conv") || tensor.starts_with("ssm_conv1d") {
         if !tensor.ends_with(".weight") {
@@ -59,7 +60,10 @@ pub(super) fn small_shape(tensor: &str, shape: &[i32]) -> Vec<i32> {
         };
         return vec![channels, taps, 1];
     }
-    vec![product(shape)]
+    match shape {
+        [_, columns] if tensor == "ssm_a" && *columns > 1 => shape.to_vec(),
+        _ => vec![product(shape)],
+    }
 }
 
 /// Of dimensions, whose values a file has.

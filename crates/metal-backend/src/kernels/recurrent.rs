@@ -145,7 +145,7 @@ fn by_mlx(rule: &DeltaRule<'_>) -> Result<[Array; 2]> {
 }
 
 /// `[b or 1, l, 1]`: 1 where a position counts, 0 where it does not.
-pub(super) fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
+pub(crate) fn counting(rows: i32, l: i32, lengths: &[i32]) -> Result<Array> {
     if lengths.is_empty() {
         return Array::from_f32(&[1.0], &[1, 1, 1]);
     }

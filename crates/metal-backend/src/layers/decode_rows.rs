@@ -114,7 +114,11 @@ impl Decoder {
                     both.attention.takes_rows(dtype, &mut positions, cache)?
                 }
                 (
-                    Mixer::Delta(_) | Mixer::Convolution(_) | Mixer::Mamba(_),
+                    Mixer::Delta(_)
+                    | Mixer::Convolution(_)
+                    | Mixer::RgLru(_)
+                    | Mixer::Mamba1(_)
+                    | Mixer::Mamba(_),
                     State::Recurrent(_),
                 )
                 | (Mixer::Nothing, State::Nothing) => true,

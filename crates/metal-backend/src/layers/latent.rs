@@ -5,8 +5,12 @@ use mlx_ffi::cuda::{self, LatentStep};
 use mlx_ffi::fast::AttentionMask;
 use mlx_ffi::{Array, Dtype, Result, cpu, fast, ops};
 
+use super::indexer::Search;
 use super::observed::Scores;
-use super::{Fusion, HeadLinear, HeadSizes, Linear, Observed, Positions, RmsNorm, Rope, Workspace};
+use super::{
+    Fusion, HeadLinear, HeadSizes, KeyChoice, Linear, Observed, PositionScale, Positions, RmsNorm,
+    Rope, Workspace,
+};
 use crate::cache::{KvCache, KvSpec, Mask, Slot, View, Visible};
 use crate::kernels::Kernels;
 
@@ -51,6 +55,10 @@ pub(crate) struct LatentAttention {
     pub unembed_out: HeadLinear,
     /// `None`: the `rope` values do not see positions either.
     pub rope: Option<Rope>,
+    /// A factor of queries that grows with positions.
+    pub position_scale: Option<PositionScale>,
+    /// The keys that are attended to, of those that a position sees.
+    pub choice: KeyChoice,
     pub o_proj: Linear,
     /// Whose kernels attend.
     pub kernels: Kernels,
@@ -60,9 +68,15 @@ impl LatentQueries {
     fn forward(&self, x: &Array) -> Result<Array> {
         match self {
             LatentQueries::Whole(linear) => linear.forward(x),
-            LatentQueries::LowRank { down, norm, up } => {
-                up.forward(&norm.forward(&down.forward(x)?)?)
-            }
+            LatentQueries::LowRank { up, .. } => up.forward(&self.low(x)?),
+        }
+    }
+
+    /// The low rank of the queries of `x`, or `x` itself where there is none.
+    fn low(&self, x: &Array) -> Result<Array> {
+        match self {
+            LatentQueries::Whole(_) => x.share(),
+            LatentQueries::LowRank { down, norm, .. } => norm.forward(&down.forward(x)?),
         }
     }
 
@@ -110,14 +124,14 @@ impl LatentAttention {
     ) -> Result<Array> {
         let LatentSizes { heads, rank, nope, rope, value } = self.sizes;
         let [b, l, _] = x.dims()?;
-        let [q, latents] = self.projected(x, fusion)?;
+        let ([q, latents], search) = self.asked(x, fusion, positions)?;
         if latents.dtype() == q.dtype()
             && let Some(slot) = self.slot(q.dtype(), l, positions, cache)?
         {
             let out = self.step([&q, &latents], &slot, positions, cache)?;
             return self.o_proj.forward_fused(&out, fusion.only_epilogue());
         }
-        let q = ops::reshape(&q, &[b, l, heads, nope + rope])?;
+        let q = self.scaled(&ops::reshape(&q, &[b, l, heads, nope + rope])?, positions)?;
         let q_nope = ops::slice_axis(&q, -1, 0, nope)?;
         let q_rope = ops::swap_axes(&ops::slice_axis(&q, -1, nope, nope + rope)?, 1, 2)?;
         let q_rope = self.turned(&q_rope, positions)?;
@@ -128,8 +142,7 @@ impl LatentAttention {
         let keys = ops::concatenate(&[&latents, &k_rope], -1)?;
         let embedded = ops::swap_axes(&self.embed_q.forward(&q_nope)?, 1, 2)?;
         let queries = ops::concatenate(&[&embedded, &q_rope], -1)?;
-        let mut view = cache.update_latent(&keys, rank)?;
-        view.hide_first(positions.hides_first())?;
+        let view = self.remembered(&keys, search, positions, cache)?;
         if let Some(observed) = positions.observer() {
             let q_nope = ops::swap_axes(&q_nope, 1, 2)?;
             let q = ops::concatenate(&[&q_nope, &q_rope], -1)?;
@@ -140,6 +153,55 @@ impl LatentAttention {
         let seen = ops::reshape(&self.attended(&queries, &view, positions)?, &[b, l, heads, rank])?;
         let out = ops::reshape(&self.unembed_out.forward(&seen)?, &[b, l, heads * value])?;
         self.o_proj.forward_fused(&out, fusion.only_epilogue())
+    }
+
+    /// Queries `[b, l, heads, nope + rope]` with the factor of their positions.
+    fn scaled(&self, q: &Array, positions: &Positions) -> Result<Array> {
+        let Some(scale) = &self.position_scale else { return q.share() };
+        ops::swap_axes(&scale.apply(&ops::swap_axes(q, 1, 2)?, positions)?, 1, 2)
+    }
+
+    /// The result of [`projected`](Self::projected), and the question of `x` to an index of the
+    /// layer's own.
+    fn asked(
+        &self,
+        x: &Array,
+        fusion: Fusion<'_>,
+        positions: &mut Positions,
+    ) -> Result<([Array; 2], Option<Search>)> {
+        let (KeyChoice::Indexed(indexer), LatentQueries::LowRank { up, .. }) =
+            (&self.choice, &self.queries)
+        else {
+            return Ok((self.projected(x, fusion)?, None));
+        };
+        let x = fusion.only_prologue().prologue(x)?;
+        let low = self.queries.low(&x)?;
+        let search = indexer.search(&x, &low, positions)?;
+        Ok(([up.forward(&low)?, self.latents.forward(&x)?], Some(search)))
+    }
+
+    /// Appends `keys`, `[b, 1, l, rank + rope]`, to `cache`: what their positions see. `search`
+    /// appends the index's keys too, and chooses for this layer and those that follow it.
+    fn remembered(
+        &self,
+        keys: &Array,
+        search: Option<Search>,
+        positions: &mut Positions,
+        cache: &mut KvCache,
+    ) -> Result<View> {
+        let rank = self.sizes.rank;
+        let [_, _, l, _] = keys.dims()?;
+        let Some(search) = search else {
+            let mut view = cache.update_latent(keys, rank)?;
+            view.hide_first(positions.hides_first())?;
+            return Ok(view);
+        };
+        let mut view = cache.update(keys, &search.keys)?;
+        view.hide_first(positions.hides_first())?;
+        let chosen = search.choose(&view.values, positions.seen(&view, l)?)?;
+        positions.chosen = chosen;
+        view.values = ops::slice_axis(&view.keys, -1, 0, rank)?;
+        Ok(view)
     }
 
     /// Queries of `x`, `[b, l, hidden_size]`, and its latents beside the shared key, as the
@@ -168,6 +230,8 @@ impl LatentAttention {
         let fits = self.kernels == Kernels::Cuda
             && l == 1
             && norm_fits
+            && self.position_scale.is_none()
+            && matches!(self.choice, KeyChoice::All)
             && positions.observer().is_none()
             && cuda::takes_latent_step(dtype, self.sizes.rope, projections);
         if fits { cache.reserve(dtype) } else { Ok(None) }
@@ -210,17 +274,36 @@ impl LatentAttention {
     /// The latents that queries `[b, heads, l, rank + rope]` see, `[b, l, heads * rank]`.
     fn attended(&self, q: &Array, view: &View, positions: &mut Positions) -> Result<Array> {
         let (k, v, scale) = (&view.keys, &view.values, self.scale);
+        let chosen = match self.choice {
+            KeyChoice::All => None,
+            KeyChoice::Indexed(_) | KeyChoice::Last => positions.chosen.as_ref(),
+        };
+        if let Some(chosen) = chosen {
+            return self.attended_by(q, [k, v], AttentionMask::Array(chosen));
+        }
         if self.kernels.is_ours_on_cpu() && k.dtype() == q.dtype() {
             let Visible { ref starts, causal, window, .. } = view.visible;
             let visible = cpu::Visible { starts, causal, window };
             return cpu::attention(q, k, v, scale, None, None, visible);
         }
-        let [b, heads, l, _] = q.dims()?;
+        let [_, _, l, _] = q.dims()?;
         let mask = match positions.mask(view, l)? {
             Mask::None => AttentionMask::None,
             Mask::Causal => AttentionMask::Causal,
             Mask::Array(array) => AttentionMask::Array(array),
         };
+        self.attended_by(q, [k, v], mask)
+    }
+
+    /// [`attended`](Self::attended) by MLX's operation.
+    fn attended_by(
+        &self,
+        q: &Array,
+        [k, v]: [&Array; 2],
+        mask: AttentionMask<'_>,
+    ) -> Result<Array> {
+        let [b, heads, l, _] = q.dims()?;
+        let scale = self.scale;
         let out = fast::scaled_dot_product_attention(q, k, v, scale, mask, None)?;
         ops::reshape(&ops::swap_axes(&out, 1, 2)?, &[b, l, heads * self.sizes.rank])
     }
@@ -240,13 +323,19 @@ impl LatentAttention {
 
     /// The latents that it keeps. A context length may bound their positions.
     pub fn kv_spec(&self, context_length: Option<i32>) -> KvSpec {
-        KvSpec::latent(self.sizes.rank + self.sizes.rope, context_length)
+        let latents = KvSpec::latent(self.sizes.rank + self.sizes.rope, context_length);
+        match &self.choice {
+            KeyChoice::All | KeyChoice::Last => latents,
+            // The index's keys stand in the place of values.
+            KeyChoice::Indexed(indexer) => KvSpec { value_dim: indexer.dim, ..latents },
+        }
     }
 
-    /// The heads that an observer sees.
-    pub fn heads(&self) -> HeadSizes {
+    /// The heads that an observer sees, where they attend to all keys.
+    pub fn heads(&self) -> Option<HeadSizes> {
         let LatentSizes { heads, nope, rope, .. } = self.sizes;
-        HeadSizes { n_heads: heads, n_kv_heads: heads, head_dim: nope + rope }
+        let all = HeadSizes { n_heads: heads, n_kv_heads: heads, head_dim: nope + rope };
+        matches!(self.choice, KeyChoice::All).then_some(all)
     }
 
     /// Values of one position between the projections: queries of both spaces, each before and
@@ -256,19 +345,31 @@ impl LatentAttention {
         let [heads, rank, nope, rope, value] =
             [heads, rank, nope, rope, value].map(|size| size as u64);
         let of_head = (nope + rope) + (nope + rank) + 2 * (rank + rope) + 2 * rank + value;
-        heads * of_head + 3 * (rank + rope)
+        let index = match &self.choice {
+            KeyChoice::Indexed(indexer) => indexer.activations(),
+            KeyChoice::All | KeyChoice::Last => 0,
+        };
+        heads * of_head + 3 * (rank + rope) + index
     }
 
     /// Bytes of one query's scores for one key, of all heads together: the scores and their
     /// softmax. For several positions no device has a kernel for vectors as long as these that
     /// holds none.
     pub fn score_bytes(&self) -> u64 {
-        4 * self.sizes.heads as u64 * 2
+        let index = match &self.choice {
+            KeyChoice::Indexed(indexer) => indexer.score_bytes(),
+            KeyChoice::All | KeyChoice::Last => 0,
+        };
+        4 * self.sizes.heads as u64 * 2 + index
     }
 
     /// Bytes that its products take.
     pub fn workspace(&self, dtype: Dtype) -> Workspace {
         let into = self.queries.workspace(dtype).and(self.latents.workspace(dtype));
+        let into = match &self.choice {
+            KeyChoice::Indexed(indexer) => into.then(indexer.workspace(dtype)),
+            KeyChoice::All | KeyChoice::Last => into,
+        };
         into.then(self.o_proj.workspace(dtype))
     }
 }

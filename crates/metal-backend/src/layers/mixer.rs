@@ -3,8 +3,8 @@
 use mlx_ffi::{Array, Device, Dtype, Result};
 
 use super::{
-    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Mamba2, Positions, Rope, Sharing,
-    ShortConvolution, SideBySide, Workspace,
+    Attention, DeltaNet, Fusion, HeadSizes, LatentAttention, Mamba1, Mamba2, Positions, RgLru,
+    Rope, Sharing, ShortConvolution, SideBySide, Workspace,
 };
 use crate::cache::{Slot, State, StateSpec};
 
@@ -20,6 +20,10 @@ pub(crate) enum Mixer {
     Delta(Box<DeltaNet>),
     /// A short convolution over its own inputs.
     Convolution(Box<ShortConvolution>),
+    /// A gated linear recurrent unit.
+    RgLru(Box<RgLru>),
+    /// A state space with a state for each channel.
+    Mamba1(Box<Mamba1>),
     /// A state space.
     Mamba(Box<Mamba2>),
     /// A state space and attention, side by side.
@@ -58,6 +62,18 @@ impl From<DeltaNet> for Mixer {
 impl From<ShortConvolution> for Mixer {
     fn from(convolution: ShortConvolution) -> Mixer {
         Mixer::Convolution(Box::new(convolution))
+    }
+}
+
+impl From<RgLru> for Mixer {
+    fn from(unit: RgLru) -> Mixer {
+        Mixer::RgLru(Box::new(unit))
+    }
+}
+
+impl From<Mamba1> for Mixer {
+    fn from(mamba: Mamba1) -> Mixer {
+        Mixer::Mamba1(Box::new(mamba))
     }
 }
 
@@ -102,6 +118,12 @@ impl Mixer {
             (Mixer::Convolution(convolution), State::Recurrent(state)) => {
                 convolution.forward(x, fusion, positions, state)
             }
+            (Mixer::RgLru(unit), State::Recurrent(state)) => {
+                unit.forward(x, fusion, positions, state)
+            }
+            (Mixer::Mamba1(mamba), State::Recurrent(state)) => {
+                mamba.forward(x, fusion, positions, state)
+            }
             (Mixer::Mamba(mamba), State::Recurrent(state)) => {
                 mamba.forward(x, fusion, positions, state)
             }
@@ -124,6 +146,8 @@ impl Mixer {
             },
             Mixer::Delta(delta) => StateSpec::Recurrent(delta.spec()),
             Mixer::Convolution(convolution) => StateSpec::Recurrent(convolution.spec()),
+            Mixer::RgLru(unit) => StateSpec::Recurrent(unit.spec()),
+            Mixer::Mamba1(mamba) => StateSpec::Recurrent(mamba.spec()),
             Mixer::Mamba(mamba) => StateSpec::Recurrent(mamba.spec()),
             Mixer::SideBySide(both) => {
                 StateSpec::Both(both.attention.kv_spec(context_length), both.mamba.spec())
@@ -138,14 +162,14 @@ impl Mixer {
             Mixer::Attention(attention) => Some(attention),
             Mixer::SideBySide(both) => Some(&both.attention),
             Mixer::Latent(_) | Mixer::Delta(_) | Mixer::Convolution(_) => None,
-            Mixer::Mamba(_) | Mixer::Nothing => None,
+            Mixer::RgLru(_) | Mixer::Mamba1(_) | Mixer::Mamba(_) | Mixer::Nothing => None,
         }
     }
 
     /// The heads that an observer sees, where it has attention.
     pub fn heads(&self) -> Option<HeadSizes> {
         match self {
-            Mixer::Latent(latent) => Some(latent.heads()),
+            Mixer::Latent(latent) => latent.heads(),
             _ => self.attention().map(Attention::heads),
         }
     }
@@ -225,6 +249,8 @@ impl Mixer {
             Mixer::Latent(latent) => latent.activations(),
             Mixer::Delta(delta) => delta.activations(),
             Mixer::Convolution(convolution) => convolution.activations(),
+            Mixer::RgLru(unit) => unit.activations(),
+            Mixer::Mamba1(mamba) => mamba.activations(),
             Mixer::Mamba(mamba) => mamba.activations(),
             Mixer::SideBySide(both) => both.activations(),
             Mixer::Nothing => 0,
@@ -246,6 +272,8 @@ impl Mixer {
             Mixer::Latent(latent) => latent.workspace(dtype),
             Mixer::Delta(delta) => delta.workspace(dtype),
             Mixer::Convolution(convolution) => convolution.workspace(dtype),
+            Mixer::RgLru(unit) => unit.workspace(dtype),
+            Mixer::Mamba1(mamba) => mamba.workspace(dtype),
             Mixer::Mamba(mamba) => mamba.workspace(dtype),
             Mixer::SideBySide(both) => both.workspace(dtype),
             Mixer::Nothing => Workspace::default(),

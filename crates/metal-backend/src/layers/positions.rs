@@ -60,6 +60,8 @@ pub(crate) struct Positions {
     hides_first: bool,
     /// The shared KV of layers, by number.
     shared: Vec<(usize, SharedKv)>,
+    /// The keys that the last index chose, `[b, 1, l, n]`; `None`: all that are visible.
+    pub(super) chosen: Option<Array>,
     /// Rows that decode in the pass.
     pub(super) decode_rows: Option<Box<DecodeRows>>,
 }
@@ -94,6 +96,7 @@ impl Positions {
             texts: None,
             hides_first: false,
             shared: Vec::new(),
+            chosen: None,
             decode_rows: None,
         }
     }
@@ -120,6 +123,7 @@ impl Positions {
             texts: None,
             hides_first: false,
             shared: Vec::new(),
+            chosen: None,
             decode_rows: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::config::{Config, RopeConfig, RopePairs};
 use crate::error::Result;
-use crate::layers::Decoder;
+use crate::layers::{Decoder, LatentSizes};
 use crate::shape::{LatentParts, Mixture, Shape};
 use crate::weights::Weights;
 
@@ -29,16 +29,7 @@ pub(super) fn build(
     mixture: fn(&Config, i32) -> Result<Mixture>,
 ) -> Result<Decoder> {
     let shape = Shape::read_latent(config)?;
-    let rope = config.rope("full_attention", 10_000.0)?;
-    let pairs = match config.opt_flag("rope_interleave")? {
-        Some(false) => RopePairs::Halves,
-        Some(true) | None => RopePairs::Neighbours,
-    };
-    let parts = LatentParts {
-        rope: Some(RopeConfig { pairs, ..rope }),
-        score_factor: config.yarn_score_factor()?,
-        ..LatentParts::read(config)?
-    };
+    let parts = latent_parts(config)?;
     let mixture = mixture(config, shape.num_hidden_layers)?;
     let block = |w: &Weights, index| {
         let attention = shape.latent_attention(&w.at("self_attn"), &parts)?;
@@ -47,4 +38,27 @@ pub(super) fn build(
     let drafter = shape.next_heads(w, model, block)?;
     let decoder = shape.decoder(config, w, model, block)?;
     Ok(Decoder { drafter, ..mixture.widen(decoder) })
+}
+
+/// The latent attention that `config` states, which sees positions.
+pub(super) fn latent_parts(config: &Config) -> Result<LatentParts> {
+    let parts = LatentParts::read(config)?;
+    let rope = config.partial_rope("full_attention", 10_000.0)?;
+    // Some say so of whole heads, whose other part never turns.
+    let LatentSizes { nope, rope: turned, .. } = parts.sizes;
+    let factor = rope.partial_rotary_factor;
+    let of_whole = f64::from(turned) / f64::from(nope + turned);
+    if factor != 1.0 && (factor - of_whole).abs() > 1e-6 {
+        let expected = format!("1, or {of_whole}: what turns of a whole head");
+        return Err(config.wrong("partial_rotary_factor", &factor.into(), &expected));
+    }
+    let pairs = match config.opt_flag("rope_interleave")? {
+        Some(false) => RopePairs::Halves,
+        Some(true) | None => RopePairs::Neighbours,
+    };
+    Ok(LatentParts {
+        rope: Some(RopeConfig { pairs, partial_rotary_factor: 1.0, ..rope }),
+        score_factor: config.yarn_score_factor()?,
+        ..parts
+    })
 }

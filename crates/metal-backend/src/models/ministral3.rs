@@ -30,7 +30,7 @@ pub(super) fn build(config: &Config, w: &Weights, model: &Weights) -> Result<Dec
 }
 
 /// `llama_4_scaling_beta` beside the original context, in the position encoding's parameters.
-fn position_scale(config: &Config) -> Result<Option<PositionScale>> {
+pub(super) fn position_scale(config: &Config) -> Result<Option<PositionScale>> {
     const ORIGINAL: &str = "original_max_position_embeddings";
     let parameters = config.object("rope_parameters")?.or(config.object("rope_scaling")?);
     let Some(parameters) = parameters else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! The multimodal Mistral checkpoints: Mistral Small 3.1 and 3.2, Ministral 3.
+//! The multimodal Mistral checkpoints: Mistral Small 3.1 to 4, Ministral 3.
 
-use super::{ministral3, mistral};
+use super::{ministral3, mistral, mistral4};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::Decoder;
@@ -18,9 +18,10 @@ pub(super) fn load(config: &Config, w: &Weights) -> Result<Decoder> {
     let decoder = match config.opt_text("model_type")? {
         None | Some("mistral") => mistral::build(&config, &head, &model)?,
         Some("ministral3") => ministral3::build(&config, &head, &model)?,
+        Some("mistral4") => mistral4::build(&config, &head, &model)?,
         Some(other) => {
             return Err(Error::model(format!(
-                "config.json: `text_config` has the `model_type` `{other}`, known are mistral, ministral3"
+                "config.json: `text_config` has the `model_type` `{other}`, known are mistral, ministral3, mistral4"
             )));
         }
     };

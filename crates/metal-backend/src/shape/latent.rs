@@ -4,7 +4,7 @@ use super::Shape;
 use super::split::latent_of_rank;
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
-use crate::layers::{LatentAttention, LatentQueries, LatentSizes, Rope};
+use crate::layers::{KeyChoice, LatentAttention, LatentQueries, LatentSizes, Rope};
 use crate::weights::Weights;
 
 /// The norms inside latent attention have this one, whatever the config's is, as in transformers.
@@ -104,6 +104,8 @@ impl Shape {
             embed_q,
             unembed_out,
             rope,
+            position_scale: None,
+            choice: KeyChoice::All,
             o_proj: w.linear("o_proj", heads * value, hidden, *bias)?,
             kernels: w.kernels(),
         })

@@ -90,6 +90,18 @@ impl Mixture {
         })
     }
 
+    /// Reads `config` under the names of Mistral 4: probabilities that nothing corrects, perhaps in
+    /// groups, of which the two best experts count.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_grouped_probabilities(config: &Config, layers: i32) -> Result<Mixture> {
+        let experts = Experts::read(config, ["n_routed_experts", "num_local_experts"])?;
+        let groups = experts.groups(config, GroupScore::BestTwo)?;
+        let all = Mixture::of(config, layers, experts)?;
+        Ok(Mixture { score: Score::Softmax, is_corrected: false, groups, ..all })
+    }
+
     /// Corrected sigmoid scores of all `experts`.
     fn of(config: &Config, layers: i32, experts: Experts) -> Result<Mixture> {
         let inner = config.size("moe_intermediate_size")?;

@@ -335,3 +335,34 @@ fn scores_that_deepseek_v2_does_not_have_are_refused() {
         refused(&checkpoint("deepseek_v2", &keys).config(key, value), &[expected]);
     }
 }
+
+#[test]
+fn state_spaces_and_indexes_that_cannot_be_are_refused() {
+    let latent = [
+        ("kv_lora_rank", json!(4)),
+        ("q_lora_rank", json!(4)),
+        ("qk_nope_head_dim", json!(4)),
+        ("qk_rope_head_dim", json!(4)),
+        ("v_head_dim", json!(4)),
+        ("num_key_value_heads", json!(2)),
+        ("n_routed_experts", json!(8)),
+        ("num_experts_per_tok", json!(2)),
+        ("moe_intermediate_size", json!(8)),
+    ];
+    for (model_type, key, value, expected) in [
+        ("mamba", "expand", json!(64), "`intermediate_size` is"),
+        ("mamba2", "expand", json!(64), "`intermediate_size` is"),
+        ("falcon_mamba", "time_step_rank", json!("half"), "`time_step_rank`"),
+        ("mamba", "hidden_act", json!("gelu"), "known as silu only"),
+        ("recurrent_gemma", "block_types", json!(["mamba"]), "names `mamba`, known are recurrent"),
+        ("recurrent_gemma", "block_types", json!([]), "`block_types` is empty"),
+        ("recurrent_gemma", "lru_width", json!(7), "`lru_width` 7 is no multiple"),
+        ("deepseek_v32", "index_head_dim", json!(4), "`index_head_dim` is 4, expected more"),
+        ("glm_moe_dsa", "indexer_types", json!(["shared"]), "of which the first has an index"),
+        ("glm_moe_dsa", "index_topk_pattern", json!("X"), "names `X`, known are full, shared"),
+    ] {
+        let is_latent = ["deepseek_v32", "glm_moe_dsa"].contains(&model_type);
+        let keys = if is_latent { &latent[..] } else { &[] };
+        refused(&checkpoint(model_type, keys).config(key, value), &[expected]);
+    }
+}

@@ -285,6 +285,16 @@ fn deepseek_v2_without_groups_agrees_in_all() {
 }
 
 #[test]
+fn deepseek_v32_agrees_in_all() {
+    agrees_in_all("deepseek_v32");
+}
+
+#[test]
+fn glm_moe_dsa_agrees_in_all() {
+    agrees_in_all("glm_moe_dsa");
+}
+
+#[test]
 fn dots1_agrees_in_all() {
     agrees_in_all("dots1");
 }
@@ -345,8 +355,33 @@ fn llama4_text_agrees_in_all() {
 }
 
 #[test]
+fn mamba_agrees_in_all() {
+    agrees_in_all("mamba");
+}
+
+#[test]
+fn mamba_with_biases_agrees_in_all() {
+    agrees_in_all("mamba_biased");
+}
+
+#[test]
+fn falcon_mamba_agrees_in_all() {
+    agrees_in_all("falcon_mamba");
+}
+
+#[test]
+fn mamba2_agrees_in_all() {
+    agrees_in_all("mamba2");
+}
+
+#[test]
 fn mellum_agrees_in_all() {
     agrees_in_all("mellum");
+}
+
+#[test]
+fn mistral4_agrees_in_all() {
+    agrees_in_all("mistral4");
 }
 
 #[test]
@@ -357,6 +392,11 @@ fn olmoe_agrees_in_all() {
 #[test]
 fn phimoe_agrees_in_all() {
     agrees_in_all("phimoe");
+}
+
+#[test]
+fn recurrent_gemma_agrees_in_all() {
+    agrees_in_all("recurrent_gemma");
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn mixtures_have_them_too() {
 fn hybrids_have_them_too() {
     compute_what_one_computes("qwen3_5", &[2, 3]);
     compute_what_one_computes("nemotron_h", &[2, 3]);
+    compute_what_one_computes("mamba", &[2]);
     compute_what_one_computes("falcon_h1", &[2]);
     compute_what_one_computes("lfm2", &[2]);
     compute_what_one_computes("kimi_linear", &[2]);

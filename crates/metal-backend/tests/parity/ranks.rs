@@ -384,13 +384,13 @@ fn packed_caches_of_ranks_have_the_tokens_of_one() {
 
 #[test]
 fn latent_attention_of_ranks_has_some_heads_each() {
-    let names = "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_linear";
+    let names = "deepseek_v2 deepseek_v32 glm4_moe_lite glm_moe_dsa kimi_linear mistral4";
     names.split(' ').for_each(|name| compute_what_one_computes(name, &[2]));
 }
 
 #[test]
 fn layers_that_are_not_split_are_computed_by_every_rank() {
-    compute_what_one_computes("olmo2", &[2]);
+    "mamba olmo2 recurrent_gemma".split(' ').for_each(|name| compute_what_one_computes(name, &[2]));
     compute_what_one_computes("laguna", &[2]);
     compute_what_one_computes("muse_glimmer", &[2]);
     compute_what_one_computes("gemma4_e", &[2, 3]);

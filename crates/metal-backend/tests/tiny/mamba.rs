@@ -1,4 +1,4 @@
-//! Small checkpoints with Mamba 2 layers.
+//! Small checkpoints with Mamba layers.
 
 use serde_json::{Value, json};
 
@@ -35,6 +35,53 @@ impl Checkpoint {
                 '*' => checkpoint.put_attention(&format!("{layer}.mixer")),
                 _ => checkpoint.put_experts(&format!("{layer}.mixer"), HIDDEN),
             }
+        }
+        checkpoint
+    }
+
+    /// Mamba of `layers` layers, which have nothing else.
+    pub fn mamba1(layers: usize) -> Checkpoint {
+        let mut checkpoint = Checkpoint::state_spaces("mamba", layers)
+            .keys(json!({"state_size": STATE_DIM, "time_step_rank": 3}));
+        for layer in 0..layers {
+            let mixer = format!("backbone.layers.{layer}.mixer");
+            for (name, shape) in [
+                ("in_proj.weight", vec![2 * INNER, HIDDEN]),
+                ("conv1d.weight", vec![INNER, 1, 4]),
+                ("conv1d.bias", vec![INNER]),
+                ("x_proj.weight", vec![3 + 2 * STATE_DIM, INNER]),
+                ("dt_proj.weight", vec![INNER, 3]),
+                ("dt_proj.bias", vec![INNER]),
+                ("A_log", vec![INNER, STATE_DIM]),
+                ("D", vec![INNER]),
+                ("out_proj.weight", vec![HIDDEN, INNER]),
+            ] {
+                checkpoint.put(&format!("{mixer}.{name}"), &shape);
+            }
+        }
+        checkpoint
+    }
+
+    /// Mamba 2 of `layers` layers, which have nothing else.
+    pub fn mamba2(layers: usize) -> Checkpoint {
+        let mut checkpoint = Checkpoint::state_spaces("mamba2", layers).keys(json!({
+            "state_size": STATE_DIM, "num_heads": HEADS, "head_dim": HEAD_DIM, "n_groups": GROUPS,
+        }));
+        for layer in 0..layers {
+            checkpoint.put_mamba(&format!("backbone.layers.{layer}.mixer"), true);
+        }
+        checkpoint
+    }
+
+    /// Embeddings and norms of a model of `layers` layers without attention.
+    fn state_spaces(model_type: &str, layers: usize) -> Checkpoint {
+        let mut checkpoint = Checkpoint::with_heads(32, layers, HIDDEN, INNER)
+            .keys(json!({"model_type": model_type, "expand": 1.5, "conv_kernel": 4}))
+            .without("model.layers.");
+        checkpoint.rename("model.embed_tokens", "backbone.embeddings");
+        checkpoint.rename("model.norm", "backbone.norm_f");
+        for layer in 0..layers {
+            checkpoint.put(&format!("backbone.layers.{layer}.norm.weight"), &[HIDDEN]);
         }
         checkpoint
     }

@@ -30,6 +30,10 @@ pub fn config(shape: Shape, bits: Option<Bits>, layers: Option<usize>) -> Value 
         Shape::Glm47Flash => layered::glm4_moe_lite(),
         Shape::Lfm2 => layered::lfm2(),
         Shape::Nemotron3 => layered::nemotron_h(layers),
+        Shape::FalconMamba => layered::falcon_mamba(),
+        Shape::MambaCodestral => layered::mamba_codestral(),
+        Shape::RecurrentGemma => layered::recurrent_gemma(),
+        Shape::DeepseekV32 => layered::deepseek_v32(),
     };
     if let Some(layers) = layers {
         config["num_hidden_layers"] = layers.into();
@@ -153,6 +157,10 @@ mod tests {
             (Shape::Glm47Flash, 29_943, 47),
             (Shape::Lfm2, 1170, 16),
             (Shape::Nemotron3, 31_577, 52),
+            (Shape::FalconMamba, 7272, 64),
+            (Shape::MambaCodestral, 7285, 64),
+            (Shape::RecurrentGemma, 2682, 26),
+            (Shape::DeepseekV32, 671_877, 61),
         ] {
             let (found, count) = sizes(shape, Some(Bits::Sixteen), None);
             assert_eq!((found / 1_000_000, count), (millions, layers), "{shape:?}");

@@ -1,4 +1,4 @@
-//! Mamba 2 layers, with attention in some layers or beside it.
+//! Mamba layers alone, and Mamba 2 layers with attention in some layers or beside it.
 
 use serde_json::json;
 
@@ -57,7 +57,41 @@ const NEMOTRON: Modules = &[
     ("ffn_latent_up", "mixer.fc2_latent_proj"),
 ];
 
-pub(super) const FAMILIES: [Family; 4] = [
+/// Layers of state spaces alone.
+const ALONE: Modules = &[
+    ("token_embd", "backbone.embeddings"),
+    ("output_norm", "backbone.norm_f"),
+    ("attn_norm", "norm"),
+    ("ssm_in", "mixer.in_proj"),
+    ("ssm_conv1d", "mixer.conv1d"),
+    ("ssm_a", "mixer.A_log"),
+    ("ssm_d", "mixer.D"),
+    ("ssm_out", "mixer.out_proj"),
+];
+
+pub(super) const FAMILIES: [Family; 6] = [
+    Family {
+        name: "mamba",
+        model_type: "mamba",
+        modules: &[ALONE, &[("ssm_x", "mixer.x_proj"), ("ssm_dt", "mixer.dt_proj")]],
+        layers: "backbone.layers",
+        reads: &["ssm.inner_size", "ssm.dt_b_c_rms"],
+        needs_range: true,
+        change: |_, tensor| Ok(decays(tensor)),
+        config: mamba,
+        ..PLAIN
+    },
+    Family {
+        name: "mamba2",
+        model_type: "mamba2",
+        modules: &[ALONE, &[("ssm_norm", "mixer.norm"), ("ssm_dt.bias", "mixer.dt_bias")]],
+        layers: "backbone.layers",
+        reads: &["ssm.inner_size"],
+        needs_range: true,
+        change: |_, tensor| Ok(decays(tensor)),
+        config: mamba2,
+        ..PLAIN
+    },
     Family {
         name: "granitehybrid",
         model_type: "granitemoehybrid",
@@ -172,6 +206,47 @@ impl Sizes {
         ]);
         Ok(())
     }
+}
+
+/// The keys that all models of state spaces alone have.
+fn alone(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    let inner = metadata.required("ssm.inner_size")?;
+    let hidden = metadata.required("embedding_length")?.max(1);
+    let epsilon = config.get("rms_norm_eps").cloned();
+    config.extend([
+        ("intermediate_size".into(), json!(inner)),
+        ("expand".into(), json!(inner as f64 / hidden as f64)),
+        ("state_size".into(), json!(metadata.required("ssm.state_size")?)),
+        ("conv_kernel".into(), json!(metadata.required("ssm.conv_kernel")?)),
+        ("layer_norm_epsilon".into(), epsilon.unwrap_or(json!(1e-5))),
+        ("use_bias".into(), json!(metadata.some_layer_has("ssm_in.bias"))),
+        ("use_conv_bias".into(), json!(metadata.some_layer_has("ssm_conv1d.bias"))),
+    ]);
+    // Files say that there are 0 heads.
+    for key in ["num_attention_heads", "num_key_value_heads", "head_dim"] {
+        config.remove(key);
+    }
+    Ok(())
+}
+
+fn mamba(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    alone(metadata, config)?;
+    config.insert("time_step_rank".into(), json!(metadata.required("ssm.time_step_rank")?));
+    if metadata.flag("ssm.dt_b_c_rms")?.unwrap_or(false) {
+        config.insert("model_type".into(), json!("falcon_mamba"));
+    }
+    Ok(())
+}
+
+fn mamba2(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {
+    alone(metadata, config)?;
+    let Sizes { heads, head_dim, groups, .. } = Sizes::of(metadata)?;
+    config.extend([
+        ("num_heads".into(), json!(heads)),
+        ("head_dim".into(), json!(head_dim)),
+        ("n_groups".into(), json!(groups)),
+    ]);
+    Ok(())
 }
 
 fn granite(metadata: &Metadata<'_>, config: &mut Config) -> Result<()> {

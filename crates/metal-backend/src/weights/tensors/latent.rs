@@ -48,6 +48,20 @@ impl Weights {
         Ok([part(&keys)?, part(&values)?])
     }
 
+    /// The tensor `name` of `heads` square matrices of `size`, `[heads, in, out]`, as projections.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit.
+    pub fn turned_heads(&self, name: &str, [heads, size]: [i32; 2]) -> Result<HeadLinear> {
+        let weight = self.tensor(name, &[heads, size, size])?;
+        if self.describes() {
+            return Ok(self.by_heads(Matrix::Dense(weight)));
+        }
+        let weight = ops::contiguous(&ops::swap_axes(&weight, 1, 2)?)?;
+        weight.eval()?;
+        Ok(self.by_heads(Matrix::Dense(weight)))
+    }
+
     /// The projections `name` of all heads, `[heads, output, input]`, packed or not.
     fn head_linear(&self, name: &str, shape: [i32; 3]) -> Result<HeadLinear> {
         let w = self.at(name);

@@ -117,7 +117,12 @@ fn classify(walk: &mut Walk, model: &dyn TextModel) {
 
 fn inspect(walk: &mut Walk, model: &dyn TextModel) {
     let attended = layers_with_attention(walk.name, model.info().num_layers);
-    let last = *attended.last().expect("some layer has attention");
+    let feature = Feature::InspectAttention;
+    let Some(&last) = attended.last() else {
+        let told = model.capabilities().require(feature);
+        assert!(model.attention_inspector().is_none() && told.is_err(), "{}", walk.name);
+        return walk.option("inspect_attention", Some(feature), told.map(|()| false));
+    };
     let InspectOptions { layers, weights, cancel } =
         InspectOptions { layers: Some(vec![last]), weights: true, cancel: cancelled() };
     let look = |options: InspectOptions| {
@@ -128,7 +133,7 @@ fn inspect(walk: &mut Walk, model: &dyn TextModel) {
         inspector.inspect_attention(&Prompt::Ids(prompt(8)), &options)
     };
     let all = look(InspectOptions::default());
-    let feature = Some(Feature::InspectAttention);
+    let feature = Some(feature);
     let is_plain = |layer: &inference_core::LayerAttention| layer.weights.is_none();
     let is_complete = |all: inference_core::AttentionSnapshot| {
         let found = all.layers.iter().map(|layer| layer.layer);
@@ -153,6 +158,9 @@ fn layers_with_attention(name: &str, layers: usize) -> Vec<usize> {
     let every = match name {
         "nemotron_h" => return vec![3, 6],
         "lfm3" => return vec![2, 4, 5],
+        "recurrent_gemma" => return vec![2],
+        "falcon_mamba" | "mamba" | "mamba2" => return Vec::new(),
+        "deepseek_v32" | "glm_moe_dsa" => return Vec::new(),
         "qwen3_next" | "kimi_linear" => 4,
         name if name.starts_with("qwen3_5") => 4,
         "lfm2" | "lfm2_moe" | "granitemoehybrid" => 2,

@@ -343,6 +343,8 @@ fn first_output_projection(checkpoint: &Path) -> (String, [usize; 2]) {
                 "layers.2.self_attn.o_proj",
                 "layers.2.self_attn.out_proj",
                 "layers.3.mixer.o_proj",
+                "layers.0.mixer.out_proj",
+                "layers.2.temporal_block.o_proj",
                 "layers.3.self_attn.o_proj",
             ];
             let is_first = firsts.iter().any(|first| module.ends_with(first));

@@ -127,3 +127,57 @@ pub fn nemotron_h(layers: Option<usize>) -> Value {
         "tie_word_embeddings": false, "torch_dtype": "bfloat16",
     })
 }
+
+/// Falcon Mamba 7B: Mamba layers alone, with norms of their selection.
+pub fn falcon_mamba() -> Value {
+    json!({
+        "model_type": "falcon_mamba", "hidden_size": 4096, "intermediate_size": 8192, "expand": 2,
+        "num_hidden_layers": 64, "state_size": 16, "time_step_rank": 256, "conv_kernel": 4,
+        "use_bias": false, "use_conv_bias": true, "hidden_act": "silu", "mixer_rms_eps": 1e-6,
+        "vocab_size": 65_024, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": false,
+        "torch_dtype": "bfloat16",
+    })
+}
+
+/// Mamba Codestral 7B: Mamba 2 layers alone.
+pub fn mamba_codestral() -> Value {
+    json!({
+        "model_type": "mamba2", "hidden_size": 4096, "expand": 2, "num_hidden_layers": 64,
+        "num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "conv_kernel": 4,
+        "use_bias": false, "use_conv_bias": true, "hidden_act": "silu", "vocab_size": 32_768,
+        "layer_norm_epsilon": 1e-5, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    })
+}
+
+/// Recurrent Gemma 2B: recurrent blocks, and attention with a window in each third one.
+pub fn recurrent_gemma() -> Value {
+    json!({
+        "model_type": "recurrent_gemma", "hidden_size": 2560, "intermediate_size": 15_360,
+        "num_hidden_layers": 26, "num_attention_heads": 10, "num_key_value_heads": 1,
+        "block_types": ["recurrent", "recurrent", "attention"], "lru_width": 2560,
+        "conv1d_width": 4, "attention_window_size": 2048, "attention_bias": false,
+        "partial_rotary_factor": 0.5, "hidden_activation": "gelu_pytorch_tanh",
+        "logits_soft_cap": 30.0, "vocab_size": 256_000, "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    })
+}
+
+/// DeepSeek V3.2: latent attention to the keys that an index chooses, and experts.
+pub fn deepseek_v32() -> Value {
+    json!({
+        "model_type": "deepseek_v32", "hidden_size": 7168, "intermediate_size": 18_432,
+        "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128,
+        "num_key_value_heads": 128, "kv_lora_rank": 512, "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048,
+        "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 8,
+        "topk_group": 4, "first_k_dense_replace": 3, "norm_topk_prob": true,
+        "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+        "rope_theta": 10_000.0, "rope_scaling": {"type": "yarn", "factor": 40.0, "beta_fast": 32.0,
+            "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": 4096},
+        "hidden_act": "silu", "attention_bias": false, "vocab_size": 129_280,
+        "rms_norm_eps": 1e-6, "max_position_embeddings": 163_840, "tie_word_embeddings": false,
+        "torch_dtype": "bfloat16",
+    })
+}
