@@ -33,9 +33,10 @@ pub(crate) struct ChannelScan<'a> {
     pub state: &'a Array,
 }
 
-/// For each position and channel `step = softplus(dt + dt_bias)`, `S ← exp(-exp(a_log) · step) ⊙ S
-/// + step · x · b` and `out = S c + d · x` (arXiv 2312.00752): `[b, l, channels]` in the type of x,
-/// and the state afterwards. It is computed by MLX's operations in F32.
+/// For each position and channel `step = softplus(dt + dt_bias)`, then
+/// `S ← exp(-exp(a_log) · step) ⊙ S + step · x · b` and `out = S c + d · x` (arXiv 2312.00752):
+/// `[b, l, channels]` in the type of x, and the state afterwards. MLX's operations compute it in
+/// F32.
 ///
 /// # Errors
 /// Those of MLX.

@@ -64,10 +64,10 @@ mod tests {
             let mut state = before.clone();
             let mut expected = Vec::new();
             for at in 0..l {
-                for channel in 0..width {
+                for (channel, state) in state.iter_mut().enumerate() {
                     let index = at * width + channel;
-                    state[channel] = left[index] * state[channel] + added[index];
-                    expected.push(state[channel]);
+                    *state = left[index] * *state + added[index];
+                    expected.push(*state);
                 }
             }
             let array =
