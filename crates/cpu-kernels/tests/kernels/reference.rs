@@ -31,6 +31,7 @@ fn odd_sizes_agree_with_the_plain_product() {
                 (64, 4, 4),
                 (65, 9, 11),
                 (13, 70, 2),
+                (5, 6, 37),
             ] {
                 let k = if kind.group_size() == 0 {
                     units * 37 + m % 3
