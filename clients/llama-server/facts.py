@@ -87,8 +87,8 @@ def metrics_are_told():
 
 @case()
 def a_model_that_was_unloaded_sleeps_and_wakes():
-    with serving.served("--idle-unload", "1", model=MODEL) as url:
-        deadline = time.monotonic() + 10
+    with serving.served("--idle-unload", "5", model=MODEL) as url:
+        deadline = time.monotonic() + 90
         while not ok(get("/props", url))["is_sleeping"]:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -116,7 +116,7 @@ def models_are_loaded_and_unloaded():
         assert status("one") == "loaded"
         for path, value in (("load", "loaded"), ("unload", "unloaded")):
             assert ok(post(f"/models/{path}", {"model": "two"}, url)) == {"success": True}
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while status("two") != value:
                 assert time.monotonic() < deadline, status("two")
                 time.sleep(0.05)

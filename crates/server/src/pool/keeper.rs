@@ -275,6 +275,11 @@ impl Pool {
         self.with(|table, _| table.slots.keep(index, keep));
     }
 
+    /// The model of this number is not unloaded at once, though that was asked for.
+    pub fn stay(self: &Arc<Self>, index: usize) {
+        self.with(|table, _| table.slots.stay(index));
+    }
+
     /// From now on no model is handed out.
     pub fn drain(self: &Arc<Self>) {
         let waiters = self.with(|table, now| {

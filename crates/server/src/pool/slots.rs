@@ -214,6 +214,14 @@ impl<M: Clone> Slots<M> {
         self.slots[index].keep = keep;
     }
 
+    /// This model stays as all others do, where it was to be unloaded at once.
+    pub fn stay(&mut self, index: usize) {
+        let keep = &mut self.slots[index].keep;
+        if *keep == Keep::For(Duration::ZERO) {
+            *keep = Keep::AsOthers;
+        }
+    }
+
     /// When this model, which is idle, is to be unloaded; `None` where it is not idle, or stays.
     pub fn due(&self, index: usize) -> Option<Instant> {
         let slot = &self.slots[index];

@@ -10,7 +10,7 @@ use crate::{TestServer, chat};
 
 #[test]
 fn a_stream_tells_how_far_its_prompt_is_read() {
-    let slow = Fake { delay: Duration::from_millis(700), ..Fake::says(&["fox"]) };
+    let slow = Fake { delay: Duration::from_millis(1500), ..Fake::says(&["fox"]) };
     let server = TestServer::with(slow, |_| {});
     let conversation = chat(json!({"stream": true, "return_progress": true}));
     let completion = json!({"prompt": "abcd", "stream": true, "return_progress": true});

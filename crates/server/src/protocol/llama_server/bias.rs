@@ -1,22 +1,36 @@
 //! `logit_bias` as llama.cpp's requests have it: keys are ids, or texts whose tokens are meant.
 
+use std::collections::BTreeMap;
+
 use inference_core::{GenerateOptions, TextModel};
 use serde_json::{Value as Json, json};
 
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::fields::json::number;
 use crate::fields::reader::Reader;
 use crate::protocol::openai::options::bias_of;
 use crate::protocol::tokens::bare;
 
 /// Texts with the bias of each of their tokens.
-pub type OfTexts = Vec<(String, f32)>;
+pub struct OfTexts {
+    texts: Vec<(String, f32)>,
+    /// The most tokens that have a bias.
+    most: usize,
+}
 
 /// Takes the entries of `logit_bias` that are texts; the others stay.
 ///
 /// # Errors
-/// A bias is no number from -100 to 100.
-pub fn of_texts(reader: &mut Reader) -> Result<OfTexts> {
+/// A bias is no number from -100 to 100, or there are more than `most` texts.
+pub fn of_texts(reader: &mut Reader, most: usize) -> Result<OfTexts> {
+    let texts = taken(reader)?;
+    if texts.len() > most {
+        return Err(ApiError::value("logit_bias", format!("has more than {most} texts")));
+    }
+    Ok(OfTexts { texts, most })
+}
+
+fn taken(reader: &mut Reader) -> Result<Vec<(String, f32)>> {
     let mut texts = Vec::new();
     let is_id = |key: &str| key.bytes().all(|byte| byte.is_ascii_digit()) && !key.is_empty();
     let left = match reader.take("logit_bias") {
@@ -51,15 +65,31 @@ pub fn of_texts(reader: &mut Reader) -> Result<OfTexts> {
     Ok(texts)
 }
 
-/// Adds the biases of `texts` to `options`.
-///
-/// # Errors
-/// The tokenizer fails.
-pub fn add(options: &mut GenerateOptions, texts: &OfTexts, model: &dyn TextModel) -> Result<()> {
-    for (text, bias) in texts {
-        options.logit_bias.extend(bare(model, text)?.into_iter().map(|id| (id, *bias)));
+impl OfTexts {
+    /// The biases of the ids of `by_id` and of the tokens of these texts.
+    ///
+    /// # Errors
+    /// They are too many, a token has two different ones, or the tokenizer fails.
+    pub fn with(
+        &self,
+        by_id: &BTreeMap<u32, f32>,
+        model: &dyn TextModel,
+    ) -> Result<BTreeMap<u32, f32>> {
+        let mut biases = by_id.clone();
+        for (text, bias) in &self.texts {
+            for id in bare(model, text)? {
+                if biases.insert(id, *bias).is_some_and(|before| before != *bias) {
+                    let reason = format!("gives the token {id} of `{text}` two biases");
+                    return Err(ApiError::value("logit_bias", reason));
+                }
+            }
+            if biases.len() > self.most {
+                let reason = format!("has more than {} tokens", self.most);
+                return Err(ApiError::value("logit_bias", reason));
+            }
+        }
+        Ok(biases)
     }
-    Ok(())
 }
 
 /// The biases of an answer, as llama.cpp tells them: `null` is never.

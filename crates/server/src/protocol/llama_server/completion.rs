@@ -100,6 +100,7 @@ fn started(
     biases: &OfTexts,
 ) -> Result<Started<LlamaWire>> {
     let model = &loaded.model;
+    let biases = biases.with(&asked.options.logit_bias, model.as_ref())?;
     let (mut generations, mut answers) = (Vec::new(), Vec::new());
     for Begun { ids, text, ends } in begun {
         asked.check_context(ids.len())?;
@@ -107,7 +108,7 @@ fn started(
         for index in 0..asked.per_prompt {
             let mut options = asked.options_of(index, model.as_ref(), count);
             options.stop_token_ids.extend(&ends);
-            bias::add(&mut options, biases, model.as_ref())?;
+            options.logit_bias.clone_from(&biases);
             let of_tokens = bias::told(&options, model.as_ref());
             let most = asked.options.max_tokens;
             answers.push(Answer::new(text.clone(), count, &options, most, of_tokens));
@@ -124,11 +125,7 @@ fn started(
 /// The fields that both requests have.
 fn wanted(reader: &mut Reader, state: &State, model: &str) -> Result<Wanted> {
     let limits = &state.config.limits;
-    let biases = bias::of_texts(reader)?;
-    if biases.len() > limits.logit_bias {
-        let reason = format!("has more than {} texts", limits.logit_bias);
-        return Err(ApiError::value("logit_bias", reason));
-    }
+    let biases = bias::of_texts(reader, limits.logit_bias)?;
     let Sampling { mut asked, usage, times } = sampling(reader, limits)?;
     if usage != UsageEvent::Untold {
         take_hint("stream_options", "the last piece tells the usage in any case")?;

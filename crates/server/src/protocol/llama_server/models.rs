@@ -25,7 +25,7 @@ use crate::run::state::State;
 pub async fn load(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response> {
     let (name, _) = named(&state, request).await?;
     let index = state.pool.load_named(&name).await?;
-    state.pool.keep(index, Keep::AsOthers);
+    state.pool.stay(index);
     Ok(json_response(StatusCode::OK, &json!({"success": true})))
 }
 
@@ -39,8 +39,10 @@ pub async fn unload(Shared(state): Shared<Arc<State>>, request: Request) -> Resu
         let reason = "stays loaded: it is pinned, or the only one";
         return Err(ApiError::value("model", reason));
     }
-    let index = state.pool.find(Some(&name), report.known.makes).await?;
-    state.pool.keep(index, Keep::For(Duration::ZERO));
+    if matches!(report.state, "loaded" | "loading") {
+        let index = state.pool.find(Some(&name), report.known.makes).await?;
+        state.pool.keep(index, Keep::For(Duration::ZERO));
+    }
     Ok(json_response(StatusCode::OK, &json!({"success": true})))
 }
 

@@ -37,9 +37,10 @@ pub async fn list(Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Respons
     state.pool.refresh().await;
     let reports = state.pool.reports();
     let models: Vec<Json> = reports.iter().map(|one| object(&state, one)).collect();
-    let listed: Vec<Json> =
-        reports.iter().zip(&models).map(|(report, model)| listed(report, model)).collect();
     let (models, has_more) = part(models, &uri)?;
+    let report = |model: &Json| reports.iter().find(|report| model["id"] == *report.known.name);
+    let listed: Vec<Json> =
+        models.iter().filter_map(|model| Some(listed(report(model)?, model))).collect();
     let id = |model: Option<&Json>| model.map_or(Json::Null, |model| model["id"].clone());
     let (first, last) = (id(models.first()), id(models.last()));
     let object = json!({
