@@ -302,7 +302,7 @@ fn rounding(options: &LoadOptions, has_form: bool) -> Result<Option<(Feature, St
 /// # Errors
 /// That reason, where a length is asked for.
 fn no_keys(options: &LoadOptions, specs: &[StateSpec]) -> Result<Option<(Feature, String)>> {
-    if specs.iter().any(|spec| spec.packed_dim().is_some()) {
+    if specs.iter().any(|spec| spec.packed_dims().next().is_some()) {
         return Ok(None);
     }
     let reason = "recurrent states do not grow with the positions; leave it unset".to_owned();
@@ -332,7 +332,7 @@ fn storage(options: &LoadOptions, specs: &[StateSpec]) -> Result<Storage> {
 /// Why that cannot be.
 fn group_size(specs: &[StateSpec], wanted: Option<usize>) -> std::result::Result<usize, String> {
     let heads: Vec<usize> =
-        specs.iter().filter_map(|spec| spec.packed_dim()).map(|dim| dim as usize).collect();
+        specs.iter().flat_map(|spec| spec.packed_dims()).map(|dim| dim as usize).collect();
     if heads.is_empty() {
         return Err("no layer keeps keys and values, but recurrent states; leave it unset".into());
     }

@@ -48,7 +48,7 @@ pub(crate) use networks::Ungated;
 pub(crate) use norms::Norms;
 pub(crate) use rg_lru::{RgLruSizes, rounded_to_bf16};
 pub(crate) use shared_expert::{SharedExperts, SparseLayers};
-pub(crate) use state_space::{StateSpaceBiases, state_space_inner};
+pub(crate) use state_space::{StateSpaceBiases, expanded};
 pub(crate) use towers::{
     gemma4_tower, pixtral_tower, qwen_tower, qwen2_5_tower, qwen2_tower, siglip_tower,
 };

@@ -197,9 +197,9 @@ impl StateSpec {
         self.kv().is_some_and(|kv| kv.growth == Growth::Growing)
     }
 
-    /// Values of a head whose keys and values are packed in groups, where there are any.
-    pub fn packed_dim(self) -> Option<i32> {
-        self.kv().map(|kv| kv.key_dim)
+    /// Values of each key and of each value that are packed in groups.
+    pub fn packed_dims(self) -> impl Iterator<Item = i32> {
+        self.kv().into_iter().flat_map(|kv| [kv.key_dim, kv.value_dim]).filter(|dim| *dim > 0)
     }
 }
 

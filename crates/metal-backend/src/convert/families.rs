@@ -106,18 +106,19 @@ pub(super) fn arrange(family: &str, config: &Config, tensors: &mut Tensors) -> R
             halve_experts(tensors, SWITCH_GLU)?;
             unshared_keys(&text, tensors)?;
         }
-        "glm4_moe_lite" | "deepseek_v3" | "deepseek_v32" | "glm_moe_dsa" | "mistral4"
-        | "kimi_k25" | "kimi_linear" => {
+        "glm4_moe_lite" | "deepseek_v3" | "deepseek_v32" | "glm_moe_dsa" | "kimi_k25"
+        | "kimi_linear" => {
             tensors.stack_experts("switch_mlp", SAME)?;
             channels_last(tensors)?;
             tensors.change(|name, value| {
                 let is_list = name.ends_with(".dt_bias") && value.shape.len() > 1;
                 is_list.then(|| value.clone().flatten()).transpose()
             })?;
-            let head = text.opt_size("head_dim")?;
-            let size = |key| Ok::<i32, Error>(text.opt_size(key)?.or(head).unwrap_or(1));
-            let heads = text.size("num_attention_heads")?;
-            tensors.split_latents(heads, size("qk_nope_head_dim")?, size("v_head_dim")?)?;
+            split_latents(&text, tensors)?;
+        }
+        "mistral4" | "mistral3" if text.opt_text("model_type")? == Some("mistral4") => {
+            halve_experts(tensors, SWITCH_MLP)?;
+            split_latents(&text, tensors)?;
         }
         "granitemoehybrid" => {
             channels_last(tensors)?;
@@ -278,6 +279,14 @@ fn halve_turned_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 
 fn halve_experts(tensors: &mut Tensors, [gate, up, down]: [&'static str; 3]) -> Result<()> {
     tensors.split(".experts.gate_up_proj", |both| halves(both, 1, [gate, up]))?;
     tensors.split(".experts.down_proj", |value| Ok(vec![(down, value)]))
+}
+
+/// Takes the projections of keys and values out of latents apart.
+fn split_latents(text: &Config, tensors: &mut Tensors) -> Result<()> {
+    let head = text.opt_size("head_dim")?;
+    let size = |key| Ok::<i32, Error>(text.opt_size(key)?.or(head).unwrap_or(1));
+    let heads = text.size("num_attention_heads")?;
+    tensors.split_latents(heads, size("qk_nope_head_dim")?, size("v_head_dim")?)
 }
 
 /// Tensors with what their names end with.

@@ -65,6 +65,8 @@ pub(crate) fn channel_scan(scan: &ChannelScan<'_>) -> Result<[Array; 2]> {
         out.push(ops::sum(&ops::multiply(&states, &part(&c, [1, n])?)?, -1, false)?);
         state = ops::slice_axis(&states, 1, q - 1, q)?;
     }
+    // A slice would hold the states of all positions for as long as the row lives.
+    let state = ops::concatenate(&[&state, &ops::slice_axis(&state, 0, 0, 0)?], 0)?;
     let out = ops::concatenate(&out.iter().collect::<Vec<_>>(), 1)?;
     let out = ops::add(&out, &ops::multiply(&x, scan.d)?)?;
     Ok([ops::astype(&out, scan.x.dtype())?, state])

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{Decoder, MambaSizes};
 use crate::shape::{
-    MambaParts, NormPlace, Shape, StateSpaceBiases, check_mamba, state_space_inner, step_limits,
+    MambaParts, NormPlace, Shape, StateSpaceBiases, check_mamba, expanded, step_limits,
 };
 use crate::weights::Weights;
 
@@ -37,7 +37,7 @@ fn sizes(config: &Config) -> Result<MambaSizes> {
         state_dim: config.opt_size("state_size")?.unwrap_or(128),
         taps: config.opt_size("conv_kernel")?.unwrap_or(4),
     })?;
-    let inner = state_space_inner(config)?;
+    let inner = expanded(config)?;
     if sizes.inner() != inner {
         return Err(Error::model(format!(
             "config.json: `num_heads` {} of `head_dim` {} are not the {inner} values of a layer",

@@ -30,20 +30,23 @@ impl StateSpaceBiases {
     }
 }
 
-/// Values inside a layer of state spaces.
+/// Values inside a layer of Mamba 2, as `expand` states them.
 ///
 /// # Errors
-/// A key that is missing or wrong; two keys that contradict each other.
-pub(crate) fn state_space_inner(config: &Config) -> Result<i32> {
+/// A key that is missing or wrong.
+pub(crate) fn expanded(config: &Config) -> Result<i32> {
     let hidden = config.size("hidden_size")?;
-    let expand = config.opt_positive("expand")?.unwrap_or(2.0);
-    let inner = (expand * f64::from(hidden)) as i32;
-    match config.opt_size("intermediate_size")? {
-        Some(other) if other != inner => Err(Error::model(format!(
-            "config.json: `intermediate_size` is {other}, and `expand` times `hidden_size` {inner}"
-        ))),
-        _ => Ok(inner),
+    let inner = config.opt_positive("expand")?.unwrap_or(2.0) * f64::from(hidden);
+    match inner <= f64::from(i32::MAX) {
+        true => Ok(inner as i32),
+        false => Err(Error::model("config.json: `expand` times `hidden_size` is too large")),
     }
+}
+
+/// Values inside a layer of Mamba 1. Falcon Mamba states them, beside an `expand` that is not
+/// theirs.
+fn stated_or_expanded(config: &Config) -> Result<i32> {
+    config.opt_size("intermediate_size")?.map_or_else(|| expanded(config), Ok)
 }
 
 impl Shape {
@@ -52,7 +55,7 @@ impl Shape {
     /// # Errors
     /// A key that is missing or wrong.
     pub fn of_state_spaces(config: &Config, model: &Weights) -> Result<Shape> {
-        let inner = i64::from(state_space_inner(config)?);
+        let inner = i64::from(stated_or_expanded(config)?);
         if activation(config, "hidden_act", Activation::Silu)? != Activation::Silu {
             return Err(Error::model("config.json: `hidden_act` is known as silu only"));
         }
@@ -100,7 +103,7 @@ impl Shape {
             Some(_) => config.opt_size("time_step_rank")?,
         };
         let sizes = Mamba1Sizes {
-            channels: state_space_inner(config)?,
+            channels: stated_or_expanded(config)?,
             state_dim: config.opt_size("state_size")?.unwrap_or(16),
             rank: rank.unwrap_or((self.hidden_size - 1) / 16 + 1),
             taps: config.opt_size("conv_kernel")?.unwrap_or(4),

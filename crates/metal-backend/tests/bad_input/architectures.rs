@@ -350,8 +350,9 @@ fn state_spaces_and_indexes_that_cannot_be_are_refused() {
         ("moe_intermediate_size", json!(8)),
     ];
     for (model_type, key, value, expected) in [
-        ("mamba", "expand", json!(64), "`intermediate_size` is"),
-        ("mamba2", "expand", json!(64), "`intermediate_size` is"),
+        ("mamba", "intermediate_size", json!(8), "in_proj"),
+        ("mamba2", "expand", json!(64), "are not the"),
+        ("mamba2", "expand", json!(1e300), "too large"),
         ("falcon_mamba", "time_step_rank", json!("half"), "`time_step_rank`"),
         ("mamba", "hidden_act", json!("gelu"), "known as silu only"),
         ("recurrent_gemma", "block_types", json!(["mamba"]), "names `mamba`, known are recurrent"),

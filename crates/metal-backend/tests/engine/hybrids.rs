@@ -21,8 +21,8 @@ const KINDS: [fn(usize) -> Checkpoint; 4] = [
     Checkpoint::latent_nemotron_h,
 ];
 
-/// These, Mamba 2 beside attention in each layer, and state spaces alone.
-const ALL: [fn(usize) -> Checkpoint; 7] = [
+/// These, Mamba 2 beside attention in each layer, state spaces alone, and linear recurrent units.
+const ALL: [fn(usize) -> Checkpoint; 8] = [
     KINDS[0],
     KINDS[1],
     KINDS[2],
@@ -30,6 +30,7 @@ const ALL: [fn(usize) -> Checkpoint; 7] = [
     Checkpoint::falcon_h1,
     Checkpoint::mamba1,
     Checkpoint::mamba2,
+    Checkpoint::recurrent_gemma,
 ];
 
 fn load(kind: fn(usize) -> Checkpoint, options: LoadOptions) -> Box<dyn TextModel> {

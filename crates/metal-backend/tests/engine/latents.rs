@@ -181,4 +181,9 @@ proptest! {
     fn rows_are_what_they_are_alone_with_prefixes_and_packed_latents(mix in mixes(10, 90)) {
         each_is_what_it_is_alone(&mix, load)?;
     }
+
+    #[test]
+    fn rows_whose_keys_an_index_chooses_are_what_they_are_alone(mix in mixes(10, 90)) {
+        each_is_what_it_is_alone(&mix, |options| Checkpoint::indexed(3).load(&options).unwrap())?;
+    }
 }

@@ -123,7 +123,7 @@ impl Checkpoint {
     }
 
     /// Sets the values of keys of the config.
-    fn keys(mut self, keys: Value) -> Checkpoint {
+    pub(super) fn keys(mut self, keys: Value) -> Checkpoint {
         for (key, value) in keys.as_object().expect("keys") {
             self = self.config(key, value.clone());
         }
@@ -131,17 +131,17 @@ impl Checkpoint {
     }
 
     /// Leaves out the tensors whose names have `part`.
-    fn without(mut self, part: &str) -> Checkpoint {
+    pub(super) fn without(mut self, part: &str) -> Checkpoint {
         self.tensors.retain(|name, _| !name.contains(part));
         self
     }
 
-    fn rename(&mut self, from: &str, to: &str) {
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
         let named = std::mem::take(&mut self.tensors).into_iter();
         self.tensors = named.map(|(name, tensor)| (name.replace(from, to), tensor)).collect();
     }
 
-    fn put(&mut self, name: &str, shape: &[usize]) {
+    pub(super) fn put(&mut self, name: &str, shape: &[usize]) {
         self.tensors.insert(name.to_owned(), Tensor::noise(name, shape));
     }
 

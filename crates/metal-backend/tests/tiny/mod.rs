@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
+mod chosen;
 mod heads;
 mod mamba;
 
