@@ -350,9 +350,9 @@ fn state_spaces_and_indexes_that_cannot_be_are_refused() {
         ("moe_intermediate_size", json!(8)),
     ];
     for (model_type, key, value, expected) in [
-        ("mamba", "intermediate_size", json!(8), "in_proj"),
-        ("mamba2", "expand", json!(64), "are not the"),
-        ("mamba2", "expand", json!(1e300), "too large"),
+        ("mamba", "intermediate_size", json!(8.5), "`intermediate_size`"),
+        ("mamba2", "expand", json!(3), "are not the"),
+        ("mamba2", "expand", json!(1e9), "too large"),
         ("falcon_mamba", "time_step_rank", json!("half"), "`time_step_rank`"),
         ("mamba", "hidden_act", json!("gelu"), "known as silu only"),
         ("recurrent_gemma", "block_types", json!(["mamba"]), "names `mamba`, known are recurrent"),
