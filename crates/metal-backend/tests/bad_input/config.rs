@@ -197,9 +197,9 @@ fn layer_types_are_checked() {
 #[test]
 fn an_unknown_architecture_is_refused_with_the_known_ones() {
     let known = metal_backend::architectures();
-    let mut parts = vec!["config.json", "`mamba2`"];
+    let mut parts = vec!["config.json", "`retnet`"];
     parts.extend(known);
-    refused(&Checkpoint::qwen3().config("model_type", json!("mamba2")), &parts);
+    refused(&Checkpoint::qwen3().config("model_type", json!("retnet")), &parts);
 }
 
 #[test]
