@@ -147,7 +147,8 @@ fn begins_path(before: &str) -> bool {
     is_option || word.starts_with('~')
 }
 
-/// Where the signs begin that belong to a path whose first `/` is behind `before`: `~ada`, `..`.
+/// The place where the signs begin that belong to a path whose first `/` is behind `before`: `~ada`
+/// or `..`.
 fn start_of_path(before: &str) -> usize {
     let signs = before.trim_end_matches(['.', '…', '~']).len();
     let word = before.trim_end_matches(|c: char| c.is_alphanumeric() || "-_.".contains(c));

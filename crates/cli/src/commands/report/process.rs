@@ -171,7 +171,7 @@ impl Reader {
         Reader { bytes, end }
     }
 
-    /// What came until the pipe ended, or until [`PIPES`] are over.
+    /// The text that came until the pipe ended, or until [`PIPES`] are over.
     fn text(self) -> String {
         let _ = self.end.recv_timeout(PIPES);
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -92,7 +92,7 @@ impl Weights {
 const TOO_LARGE: &str = "values that may be too large";
 const TOO_SMALL: &str = "scales or biases that are too small";
 
-/// What of affine groups does not fit f16.
+/// Names the fault of affine groups that do not fit f16.
 fn refuses_affine(bits: i32, scales: &Array, biases: &Array) -> Result<Option<&'static str>> {
     let magnitude = |array: &Array| ops::abs(&ops::astype(array, Dtype::F32)?);
     let [of_scales, of_biases] = [magnitude(scales)?, magnitude(biases)?];
@@ -111,8 +111,9 @@ fn refuses_affine(bits: i32, scales: &Array, biases: &Array) -> Result<Option<&'
     Ok(None)
 }
 
-/// What of groups does not fit f16 whose scales are powers of two, the bytes less 127 being their
-/// exponents; `code` is the largest one. Small powers are exact down to the smallest f16.
+/// Names the fault of groups that do not fit f16, whose scales are powers of two: the bytes less
+/// 127 are their exponents, and `code` is the largest one. Small powers are exact down to the
+/// smallest f16.
 fn refuses_exponents(scales: &Array, code: f32) -> Result<Option<&'static str>> {
     let exponents = ops::astype(scales, Dtype::F32)?;
     if (largest(&exponents)? - 127.0).exp2() * code > LARGEST {
