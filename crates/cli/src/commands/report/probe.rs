@@ -96,8 +96,8 @@ fn greedy(logits: bool) -> GenerateOptions {
     }
 }
 
-/// The value that `read` has once it is the same twice, or after [`STEADY`]: an engine may free what
-/// a request had after its last token.
+/// The value that `read` has once it is the same twice, or after [`STEADY`]: an engine may free
+/// what a request had after its last token.
 fn steady(read: impl Fn() -> Result<u64>) -> Result<u64> {
     let began = Instant::now();
     let mut last = read()?;
