@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 pub use lines::Lines;
 use refusal::{failed, not_regular, too_long};
-pub use replace::{Access, replace};
+pub use replace::{Access, check_replaceable, replace};
 
 use crate::failure::{Failure, Result, reason};
 

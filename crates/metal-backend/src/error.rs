@@ -104,11 +104,32 @@ pub(crate) fn is_beyond_f16(error: &inference_core::Error) -> bool {
     }
 }
 
+/// The beginning of [`not_numbers`].
+const NOT_NUMBERS: &str = "the model's logits are no numbers: ";
+
 /// The error of a request whose model computes NaN.
 pub(crate) fn not_numbers() -> Error {
-    Error::model(
-        "the model's logits are no numbers: its weights are damaged, or overflow the type that it is computed in (try dtype bf16 or f32)",
-    )
+    Error::model(format!(
+        "{NOT_NUMBERS}its weights are damaged, or overflow the type that it is computed in (try dtype bf16 or f32)"
+    ))
+}
+
+/// Returns true for [`not_numbers`], behind the phase in which it was met.
+pub(crate) fn is_not_numbers(error: &inference_core::Error) -> bool {
+    matches!(error, inference_core::Error::Engine(reason) if reason.contains(NOT_NUMBERS))
+}
+
+/// `error` of a model that is computed in f16 in place of bf16: [`not_numbers`] names the remedy.
+pub(crate) fn of_f16_for_bf16(error: inference_core::Error) -> inference_core::Error {
+    match error {
+        inference_core::Error::Engine(reason) if reason.contains(NOT_NUMBERS) => {
+            let phase = reason.split(NOT_NUMBERS).next().unwrap_or_default();
+            inference_core::Error::Engine(format!(
+                "{phase}{NOT_NUMBERS}it is computed in f16 in place of bf16, and leaves {RANGE_OF_F16}; load it with `--dtype bfloat16`"
+            ))
+        }
+        other => other,
+    }
 }
 
 /// The error of a request or a load that panicked.

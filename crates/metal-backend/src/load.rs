@@ -12,6 +12,7 @@ use crate::cache::{StateSpec, Storage};
 use crate::config::Config;
 use crate::error::{Error, Result, load as load_error};
 use crate::files::ModelFiles;
+use crate::kernels::Bf16;
 use crate::layers::{Decoder, DraftModel, Drafter, Stage};
 use crate::models;
 use crate::weights::{Adapter, Checkpoint, TakesHeads, Weights};
@@ -91,7 +92,7 @@ pub(crate) fn load(
     checkpoint: &Checkpoint,
     group: Option<&Group>,
 ) -> Result<LoadedModel> {
-    build(options, checkpoint, group, false)
+    build(&settled(options, checkpoint)?, checkpoint, group, false)
 }
 
 /// Builds the model of empty placeholders: all that can be wrong with names, shapes and types
@@ -104,7 +105,22 @@ pub(crate) fn describe(
     checkpoint: &Checkpoint,
     group: Option<&Group>,
 ) -> Result<LoadedModel> {
-    build(options, checkpoint, group, true)
+    build(&settled(options, checkpoint)?, checkpoint, group, true)
+}
+
+/// `options` with the type that stands for bf16 in this model. One that sees or hears keeps its
+/// own: the range of its towers' activations is not tried.
+fn settled(options: &EngineOptions, checkpoint: &Checkpoint) -> Result<EngineOptions> {
+    let mut settled = options.clone();
+    if options.bf16 == Bf16::AsF16 {
+        let weights = Weights::of(checkpoint, &options.config, None, options.kernels, true);
+        let model = models::load(&options.config, &weights);
+        let model = model.map_err(|error| error.at(&options.files.folder()))?;
+        if model.tower.is_some() || model.ears.is_some() {
+            settled.bf16 = Bf16::Itself;
+        }
+    }
+    Ok(settled)
 }
 
 fn build(

@@ -171,6 +171,9 @@ impl MlxModel {
             family: OnceLock::new(),
             told_of_lines: Once::new(),
         };
+        if model.info.in_place_of.is_some() {
+            model.engine.is_f16_for_bf16();
+        }
         model.check_range(load.dtype)?;
         model.tell_of_fault();
         // A large vocabulary leaves as much behind as it keeps.

@@ -45,7 +45,7 @@ and with MLX's, and compared. Then memory is tried, and speeds are measured. Tha
 at most, and a minute with --quick. Nothing is fetched, and nothing is sent.
 
 The file has the figures and what is wrong. It has no names of users, hosts or folders, and nothing
-of the environment. Exits with 1 when something is wrong.
+of the environment. Exits with 1 when something is wrong, or when nothing could be compared.
 
 Examples:
   ml report
@@ -61,6 +61,9 @@ pub struct ReportArgs {
     /// Try this device: metal, cuda or cpu [default: the best one, see `ml doctor`]
     #[arg(long, visible_alias = "device", value_name = "NAME")]
     pub backend: Option<String>,
+    /// Take so many seconds at most in place of the usual time.
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub budget: Option<u64>,
     /// Do this part of a report alone, and print what came of it.
     #[arg(long, value_name = "PART", hide = true)]
     pub probe: Option<Probe>,

@@ -30,41 +30,68 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// Names `path`: what is no regular file, may not be written, or does not fit on the disk.
 pub fn replace(path: &Path, bytes: &[u8], access: Access) -> Result<()> {
-    let before = match fs::metadata(path) {
-        Ok(before) if !before.is_file() => return Err(not_regular(path, before.file_type())),
-        Ok(before) => Some(before),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failed(path, &error)),
-    };
-    write(path, bytes, before.as_ref(), access).map_err(|error| failed(path, &error))
+    let new = New::beside(path, access)?;
+    new.write(bytes).map_err(|error| failed(path, &error))
 }
 
-fn write(path: &Path, bytes: &[u8], before: Option<&Metadata>, access: Access) -> io::Result<()> {
-    let target = end_of_links(path)?;
-    // A folder may let us replace a file whose own mode forbids to write it.
-    if before.is_some() {
-        File::options().write(true).open(&target)?;
+/// Makes the new file of [`replace`] and removes it, so that a place that takes none is told before
+/// the work.
+///
+/// # Errors
+/// As [`replace`], but for what does not fit on the disk.
+pub fn check_replaceable(path: &Path) -> Result<()> {
+    New::beside(path, Access::Private).map(drop)
+}
+
+/// A new file that is to take the place of another; without it, it goes.
+struct New {
+    file: NamedTempFile,
+    target: PathBuf,
+    before: Option<Metadata>,
+}
+
+impl New {
+    fn beside(path: &Path, access: Access) -> Result<New> {
+        let before = match fs::metadata(path) {
+            Ok(before) if !before.is_file() => return Err(not_regular(path, before.file_type())),
+            Ok(before) => Some(before),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(path, &error)),
+        };
+        New::made(path, before, access).map_err(|error| failed(path, &error))
     }
-    let folder = match target.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mode = match (before, access) {
-        (None, Access::Shared) => 0o666,
-        _ => 0o600,
-    };
-    let mut builder = Builder::new();
-    builder.prefix(".ml-").permissions(Permissions::from_mode(mode));
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    if let Some(before) = before {
-        keep_owner_and_mode(&file, before)?;
+
+    fn made(path: &Path, before: Option<Metadata>, access: Access) -> io::Result<New> {
+        let target = end_of_links(path)?;
+        // A folder may let us replace a file whose own mode forbids to write it.
+        if before.is_some() {
+            File::options().write(true).open(&target)?;
+        }
+        let mode = match (&before, access) {
+            (None, Access::Shared) => 0o666,
+            _ => 0o600,
+        };
+        let mut builder = Builder::new();
+        builder.prefix(".ml-").permissions(Permissions::from_mode(mode));
+        let file = builder.tempfile_in(folder_of(&target))?;
+        Ok(New { file, target, before })
     }
-    file.as_file().sync_all()?;
-    file.persist(&target).map_err(|error| error.error)?;
-    // The name is on the disk with its folder; not all systems can be asked for that.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+
+    fn write(mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        if let Some(before) = &self.before {
+            keep_owner_and_mode(&self.file, before)?;
+        }
+        self.file.as_file().sync_all()?;
+        self.file.persist(&self.target).map_err(|error| error.error)?;
+        // The name is on the disk with its folder; not all systems can be asked for that.
+        let _ = File::open(folder_of(&self.target)).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn keep_owner_and_mode(file: &NamedTempFile, before: &Metadata) -> io::Result<()> {
@@ -99,7 +126,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use super::{Access, replace};
+    use super::{Access, check_replaceable, replace};
 
     fn shared(path: &Path, bytes: &[u8]) -> Result<(), String> {
         replace(path, bytes, Access::Shared).map_err(|failure| failure.to_string())
@@ -128,6 +155,9 @@ mod tests {
             shared(&path, b"new").unwrap();
             assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"new".to_vec(), kept));
         }
+        check_replaceable(&path).unwrap();
+        check_replaceable(&folder.path().join("new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(folder.path()), ["file"]);
     }
 
@@ -171,6 +201,7 @@ mod tests {
         fs::create_dir(at("folder")).unwrap();
         for (name, kind) in [("pipe", "a pipe"), ("device", "a device"), ("folder", "a folder")] {
             let error = shared(&at(name), b"x").unwrap_err();
+            assert_eq!(check_replaceable(&at(name)).unwrap_err().to_string(), error);
             let told = format!("{}: is {kind}, expected a regular file", at(name).display());
             assert_eq!(error, told);
         }
@@ -183,6 +214,8 @@ mod tests {
         // Nobody may make a file there, root included.
         let error = shared(Path::new("/sys/kernel/ml-test"), b"x").unwrap_err();
         assert!(error.starts_with("/sys/kernel/ml-test: "), "{error}");
+        let checked = check_replaceable(Path::new("/sys/kernel/ml-test")).unwrap_err();
+        assert_eq!(checked.to_string(), error);
         let error = shared(Path::new("no/such/folder/file"), b"x").unwrap_err();
         assert_eq!(error, "no/such/folder/file: no such file or directory");
     }

@@ -1,6 +1,7 @@
 //! `ml report`: what its file has, and what becomes of steps that fail.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
 
@@ -9,9 +10,14 @@ use tempfile::TempDir;
 
 use crate::{command, finish, interrupt, text};
 
-/// A quick report on the CPU, in `folder`.
+/// A quick report on the CPU, in `folder`, with time enough for a build without optimisation on a
+/// machine that is busy.
 fn report(folder: &Path) -> Command {
-    let mut command = command(&["report", "--quick", "--backend", "cpu"]);
+    report_within("600", folder)
+}
+
+fn report_within(seconds: &str, folder: &Path) -> Command {
+    let mut command = command(&["report", "--quick", "--backend", "cpu", "--budget", seconds]);
     command.current_dir(folder);
     command
 }
@@ -52,14 +58,21 @@ fn a_report_says_that_nothing_is_wrong_and_tells_of_nobody() {
     assert_eq!(report["wrong"], Value::Array(Vec::new()));
     assert_eq!((report["device"].as_str(), report["quick"].as_bool()), (Some("cpu"), Some(true)));
     let answers = report["answers"].as_array().unwrap();
-    assert_eq!(answers.len(), 6, "{text}");
+    // Three models, in f32 and bf16 where the CPU has kernels of our own.
+    let has_own = report["doctor"]["system"]["cpu_kernels"] != "MLX's";
+    assert_eq!(answers.len(), if has_own { 6 } else { 3 }, "{text}");
     for answer in answers {
         let difference = answer["largest_difference"].as_f64().unwrap();
         assert!(difference < answer["allowed_difference"].as_f64().unwrap(), "{answer}");
         assert!(answer["tokens"].as_u64().unwrap() > 8, "{answer}");
     }
     assert!(report["memory"]["refused"].as_str().unwrap().contains("prompt"), "{text}");
-    assert!(report["speeds"][0]["answer_tokens_per_second"].as_f64().unwrap() > 0.0, "{text}");
+    // MLX's kernels on a CPU may take longer than a measurement does.
+    let left_out = report["left_out"].as_array().unwrap();
+    let is_left_out =
+        left_out.iter().any(|step| step.as_str().unwrap().contains(", 1 layer on cpu"));
+    let speed = report["speeds"][0]["answer_tokens_per_second"].as_f64();
+    assert!(speed.is_some_and(|speed| speed > 0.0) || (is_left_out && !has_own), "{text}");
 }
 
 #[test]
@@ -86,8 +99,11 @@ fn steps_that_fail_are_told_and_do_not_end_the_report() {
 #[test]
 fn an_interrupted_report_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let child = report(folder.path()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    let mut child = report(folder.path()).spawn().unwrap();
+    // The first step is over.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("doctor"), "{first}");
     interrupt(&child);
     let (code, said, _) = finish(child);
     assert_eq!((code, said.as_str()), (Some(130), ""));
@@ -100,4 +116,21 @@ fn a_place_that_takes_no_file_is_told_before_anything_is_tried() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert_eq!(told, "error: /no/such/folder/report.json: its folder is not there\n");
+    let output = crate::ml(&["report", "--output", "/"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "error: /: is a folder, expected a regular file\n");
+}
+
+#[test]
+fn a_report_that_compared_nothing_is_no_good_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = report_within("29", folder.path()).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("Nothing could be compared. "), "{said}");
+    let (text, report) = written(folder.path());
+    let left_out = report["left_out"].as_array().unwrap();
+    let told = |step: &Value| step.as_str().unwrap().ends_with("less than 30 s were left");
+    assert!(!left_out.is_empty() && left_out.iter().all(told), "{text}");
+    assert_eq!(report["wrong"], Value::Array(Vec::new()));
 }

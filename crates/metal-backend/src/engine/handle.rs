@@ -102,6 +102,11 @@ impl Engine {
         self.fault().map_or(Ok(()), Err)
     }
 
+    /// Takes note that the model is computed in f16 in place of bf16, which errors name then.
+    pub fn is_f16_for_bf16(&self) {
+        self.shared.is_f16_for_bf16();
+    }
+
     /// Tells users something.
     pub fn notice(&self, notice: String) {
         self.shared.notice(vec![notice]);
@@ -147,7 +152,8 @@ impl Engine {
         &self,
         job: impl FnOnce(Sender<Result<Vec<Scores>, Error>>) -> ClassifyJob,
     ) -> Result<Vec<Scores>, Error> {
-        self.ask(|reply| Command::Classify(Box::new(job(reply))))
+        let scores = self.ask(|reply| Command::Classify(Box::new(job(reply))));
+        scores.map_err(|error| self.shared.told(error))
     }
 
     /// Queues an inspection and waits for it.

@@ -10,6 +10,8 @@ use inference_core::{
 use mlx_ffi::Device;
 use mlx_ffi::distributed::Group;
 
+use crate::error::of_f16_for_bf16;
+
 /// Requests that run together where the load options say nothing: a GPU takes as many as its memory
 /// holds.
 pub(crate) const fn default_slots(device: Device) -> usize {
@@ -39,6 +41,8 @@ pub(super) struct Shared {
     notices: Mutex<Vec<String>>,
     /// Why nothing can be computed any more.
     fault: Mutex<Option<Error>>,
+    /// The model is computed in f16 in place of bf16.
+    is_f16_for_bf16: AtomicBool,
     /// The processes that compute the model together.
     ranks: OnceLock<Group>,
     closing: AtomicBool,
@@ -61,6 +65,7 @@ impl Shared {
             step_times: Mutex::default(),
             notices: Mutex::default(),
             fault: Mutex::default(),
+            is_f16_for_bf16: AtomicBool::new(false),
             ranks: OnceLock::new(),
             closing: AtomicBool::new(false),
             ended: Default::default(),
@@ -88,6 +93,19 @@ impl Shared {
     /// Returns true once everything ends.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+
+    /// Takes note that the model is computed in f16 in place of bf16.
+    pub fn is_f16_for_bf16(&self) {
+        self.is_f16_for_bf16.store(true, Ordering::Release);
+    }
+
+    /// `error` of a request as callers are told it.
+    pub fn told(&self, error: Error) -> Error {
+        match self.is_f16_for_bf16.load(Ordering::Acquire) {
+            true => of_f16_for_bf16(error),
+            false => error,
+        }
     }
 
     /// Takes note that nothing can be computed any more. The first reason stays.

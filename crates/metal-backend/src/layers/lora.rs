@@ -8,9 +8,9 @@ use crate::kernels::{Matrix, Order};
 
 /// A low-rank term that is added to the result of a base: `scale · (x a) b`.
 ///
-/// The adapter's own type is kept and the sum is made in the base's, in the order of mlx-lm's
-/// `LoRALinear` and `LoRAEmbedding`: with float32 adapters beside bf16 weights, only the last step
-/// rounds to bf16.
+/// The adapter's own type is kept, or f16 where that stands for bf16. The sum is made in the base's
+/// type, in the order of mlx-lm's `LoRALinear` and `LoRAEmbedding`: with float32 adapters beside
+/// bf16 weights, only the last step rounds to bf16.
 #[derive(Debug)]
 pub(crate) struct Lora {
     /// `[in, r]`; of embeddings `[vocab_size, r]`.

@@ -441,6 +441,7 @@ impl Weights {
                 quantization.mode.as_str()
             )));
         }
+        self.check_packed_f16(quantization, &scales, biases.as_ref())?;
         let scale_dtype = if is_affine { self.float_dtype() } else { Dtype::U8 };
         let parameters = shape.iter().map(|&size| size as u64).product();
         let biases = biases.map(|header| self.take("biases", &header, scale_dtype, 0));

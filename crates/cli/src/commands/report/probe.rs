@@ -1,6 +1,7 @@
 //! The parts of a report that compute: each in a process of its own, which may fail or hang.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use inference_core::{Dtype, Error, GenerateOptions, LoadOptions, Prompt, TextModel};
 
@@ -20,6 +21,9 @@ const CHUNK: usize = 128;
 const NEW: usize = 12;
 /// Positions that no memory limit of a part can hold.
 const TOO_MANY: usize = (1 << 20) - 64;
+/// The longest wait for memory that is freed behind a request, and the time between two looks.
+const STEADY: Duration = Duration::from_secs(2);
+const BETWEEN: Duration = Duration::from_millis(100);
 /// The memory limit of the part that tries it.
 const LIMIT: u64 = 1 << 30;
 
@@ -92,9 +96,24 @@ fn greedy(logits: bool) -> GenerateOptions {
     }
 }
 
+/// The value that `read` has once it is the same twice, or after [`STEADY`]: an engine may free
+/// what a request had after its last token.
+fn steady(read: impl Fn() -> Result<u64>) -> Result<u64> {
+    let began = Instant::now();
+    let mut last = read()?;
+    loop {
+        thread::sleep(BETWEEN);
+        let now = read()?;
+        if now == last || began.elapsed() >= STEADY {
+            return Ok(now);
+        }
+        last = now;
+    }
+}
+
 /// Refuses what does not fit, goes on, and gives back what it took.
 fn memory(options: &LoadOptions) -> Result<Memory> {
-    let active = || metal_backend::system().map(|system| system.active_memory_bytes);
+    let active = || steady(|| Ok(metal_backend::system()?.active_memory_bytes));
     let before_bytes = active()?;
     let options = LoadOptions { memory_limit: Some(LIMIT), ..options.clone() };
     let model = networks::load(Network::Dense, &options)?;
@@ -128,4 +147,28 @@ fn memory(options: &LoadOptions) -> Result<Memory> {
         after_more_work_bytes,
         unloaded_bytes: active()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::steady;
+
+    #[test]
+    fn memory_is_read_once_it_stays() {
+        let reads = Cell::new(0u64);
+        let falling = || {
+            reads.set(reads.get() + 1);
+            Ok(10 - reads.get().min(3))
+        };
+        assert_eq!(steady(falling).unwrap(), 7);
+        assert_eq!(reads.get(), 4);
+        // It ends where nothing stays.
+        let growing = || {
+            reads.set(reads.get() + 1);
+            Ok(reads.get())
+        };
+        assert!(steady(growing).unwrap() > 4);
+    }
 }

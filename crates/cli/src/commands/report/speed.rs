@@ -137,16 +137,26 @@ impl Speed {
     }
 }
 
-/// Returns true for a failure that tells of a fault: a slow machine has none.
+/// Returns true for a failure that tells of a fault: a slow machine and a small one have none.
 pub fn is_fault(ended: &Ended, speed: &Speed) -> bool {
-    speed.failure.is_some() && !matches!(ended.failure, Some(Why::Late(_)))
+    let failure = speed.failure.as_deref();
+    failure.is_some_and(|said| !matches!(ended.failure, Some(Why::Late(_))) && !is_of_memory(said))
+}
+
+/// Returns true where a process said that the memory is too small for what it was to measure.
+fn is_of_memory(said: &str) -> bool {
+    said.contains("the device is out of memory")
+        || (said.contains(" needs ") && said.contains(" free: "))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use inference_core::Error;
+
     use super::{Ended, Speed, Why, all, is_fault};
+    use crate::failure::Failure;
 
     fn ended(stdout: &str, failure: Option<Why>) -> Ended {
         Ended { stdout: stdout.to_owned(), failure, seconds: 1.0 }
@@ -177,6 +187,24 @@ mod tests {
         let failed = ended("", Some(Why::Failed("signal 11 ended it".into())));
         let late = ended("", Some(Why::Late(Duration::from_secs(30))));
         for (run, fault) in [(failed, true), (ended("{}", None), true), (late, false)] {
+            let speed = Speed::of("m".into(), "ours", &run);
+            assert_eq!(is_fault(&run, &speed), fault, "{}", speed.told());
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_the_memory_does_not_hold_is_no_fault() {
+        let refused = Error::Memory {
+            what: "the model".into(),
+            needed: 6 << 30,
+            available: 5 << 30,
+            remedy: "take a smaller one".into(),
+        };
+        let ended_early = Error::OutOfMemory { what: "the load".into(), reason: "by Metal".into() };
+        let other = Error::Engine("the kernel computes 1".into());
+        for (error, fault) in [(refused, false), (ended_early, false), (other, true)] {
+            let said = format!("it ended with the code 1: error: {}", Failure::Model(error));
+            let run = ended("", Some(Why::Failed(said)));
             let speed = Speed::of("m".into(), "ours", &run);
             assert_eq!(is_fault(&run, &speed), fault, "{}", speed.told());
         }

@@ -1,7 +1,7 @@
 //! The steps of a report, one after the other.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use super::answers::{Answers, Distance, allowed};
 use super::doctor;
 use super::memory::Memory;
 use super::networks;
-use super::process::{self, Ended, Why};
+use super::private::Private;
+use super::process::{Ended, Processes, Why};
 use super::speed::{self, Measured, Speed};
 use super::written::{Compared, FORM, Finding, Report, verdict};
 use crate::args::{Network, ReportArgs};
@@ -21,10 +22,48 @@ use crate::output::note;
 
 /// Variables that turn our own kernels off.
 const KERNELS: [&str; 3] = ["ML_CPU_KERNELS", "ML_CUDA_KERNELS", "ML_METAL_KERNELS"];
-/// The longest time of a step: MLX compiles kernels at their first use.
-const LONGEST: Duration = Duration::from_secs(120);
-/// The longest time of a measurement.
-const LONGEST_SPEED: Duration = Duration::from_secs(45);
+/// A variable by which this program knows with which libraries it was started.
+const STARTED: &str = "ML_STARTED_WITH_CUDA";
+/// The longest time in which Python finds mlx-lm.
+const LONGEST_IMPORT: Duration = Duration::from_secs(20);
+/// Apple's Python, which asks the user to install it where it is not there.
+const STAND_IN: &str = "/usr/bin/python3";
+
+/// The times of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// No step begins after so long, and none takes longer than what is left of it.
+    whole: Duration,
+    /// The longest time of a step: MLX compiles kernels at their first use.
+    step: Duration,
+    /// The longest time of a measurement.
+    speed: Duration,
+}
+
+impl Limits {
+    /// No step begins with less time: one that has as much and does not end is at fault.
+    const LEAST: Duration = Duration::from_secs(30);
+
+    /// The limits that `args` ask for.
+    pub fn of(args: &ReportArgs) -> Limits {
+        let limits = |whole, step, speed| {
+            let [whole, step, speed] = [whole, step, speed].map(Duration::from_secs);
+            Limits { whole, step, speed }
+        };
+        match (args.budget, args.quick) {
+            (Some(whole), _) => limits(whole, whole / 2, whole / 2),
+            (None, true) => limits(100, 40, 45),
+            (None, false) => limits(570, 120, 45),
+        }
+    }
+
+    /// The time of a step that takes `most`, once `elapsed` are over; `None` where too little is
+    /// left.
+    fn left(&self, most: Duration, elapsed: Duration) -> Option<Duration> {
+        let left = self.whole.checked_sub(elapsed)?;
+        (left >= Limits::LEAST).then(|| left.min(most))
+    }
+}
 
 /// Whose kernels a step computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,17 +99,17 @@ pub struct Trial<'a> {
     args: &'a ReportArgs,
     program: PathBuf,
     began: Instant,
-    budget: Duration,
-    cancel: CancelToken,
+    limits: Limits,
+    processes: Processes,
     report: Report,
 }
 
 impl<'a> Trial<'a> {
-    /// Before the first step of one that takes `budget`.
+    /// Before the first step.
     ///
     /// # Errors
     /// The program does not find itself.
-    pub fn new(args: &'a ReportArgs, budget: Duration, cancel: CancelToken) -> Result<Self> {
+    pub fn new(args: &'a ReportArgs, cancel: CancelToken) -> Result<Self> {
         let program = env::current_exe()
             .map_err(|error| Failure::Other(format!("this program's own file: {error}")))?;
         let report = Report {
@@ -79,7 +118,9 @@ impl<'a> Trial<'a> {
             quick: args.quick,
             ..Report::default()
         };
-        Ok(Trial { args, program, began: Instant::now(), budget, cancel, report })
+        let (limits, began) = (Limits::of(args), Instant::now());
+        let processes = Processes { cancel, private: Private::here() };
+        Ok(Trial { args, program, began, limits, processes, report })
     }
 
     /// All steps.
@@ -136,7 +177,7 @@ impl<'a> Trial<'a> {
     }
 
     /// The system as `uname` tells it but for the host's name, and the release of macOS.
-    fn system(&self) -> Result<String> {
+    fn system(&mut self) -> Result<String> {
         let mut told = Vec::new();
         for (program, arguments) in [("uname", "-srm"), ("sw_vers", "-productVersion")] {
             if program == "sw_vers" && !cfg!(target_os = "macos") {
@@ -144,17 +185,25 @@ impl<'a> Trial<'a> {
             }
             let mut command = Command::new(program);
             command.arg(arguments);
-            let ended = process::run(command, Duration::from_secs(5), &self.cancel)?;
-            told.push(ended.stdout.trim().to_owned());
+            let ended = self.processes.run(command, Duration::from_secs(5))?;
+            match &ended.failure {
+                Some(why) => self.report.left_out.push(format!("the system, by {program}: {why}")),
+                None => told.push(ended.stdout.trim().to_owned()),
+            }
         }
         Ok(told.join(", macOS "))
     }
 
     fn doctor(&mut self) -> Result<()> {
         let asked = self.args.backend.clone();
-        let ended = self.ml(&["doctor", "--json"].map(String::from), Kernels::Ours, LONGEST)?;
-        let Some(ended) = ended else { return Ok(()) };
-        let kept = doctor::kept(&ended.stdout);
+        let arguments = ["doctor", "--json"].map(String::from);
+        let ended = self.ml(&arguments, Kernels::Ours, self.limits.step)?;
+        let Some(ended) = ended else {
+            self.leave_out("doctor");
+            return Ok(());
+        };
+        let mut kept = doctor::kept(&ended.stdout);
+        kept.iter_mut().for_each(|kept| self.processes.private.clean(kept));
         let device = kept.as_ref().and_then(|kept| kept["system"]["device"].as_str());
         self.report.device = asked.or(device.map(str::to_owned)).unwrap_or_else(|| "cpu".into());
         let failed = kept.as_ref().map(doctor::failed).unwrap_or_default();
@@ -238,7 +287,10 @@ impl<'a> Trial<'a> {
         let words = ["report", "--probe", "memory", "--backend", &device].map(String::from);
         let step = format!("memory on {device}");
         let Some(ended) = self.ml_told(&step, &words, Kernels::Ours)? else { return Ok(()) };
-        let memory: Option<Memory> = serde_json::from_str(&ended.stdout).ok();
+        let mut memory: Option<Memory> = serde_json::from_str(&ended.stdout).ok();
+        if let Some(refused) = memory.as_mut().and_then(|memory| memory.refused.as_mut()) {
+            *refused = self.processes.private.without(refused);
+        }
         self.progress(&step, memory.as_ref().map_or("nothing came", Memory::told), &ended);
         match &memory {
             Some(memory) => memory.wrong().into_iter().for_each(|what| self.wrong(&step, what)),
@@ -250,13 +302,38 @@ impl<'a> Trial<'a> {
     }
 
     fn has_mlx_lm(&mut self) -> Result<bool> {
+        let Some(limit) = self.left(LONGEST_IMPORT) else {
+            self.leave_out("mlx-lm");
+            return Ok(false);
+        };
+        if !self.has_python(limit)? {
+            self.report.left_out.push("mlx-lm: there are no command line tools".to_owned());
+            return Ok(false);
+        }
         let mut command = Command::new("python3");
         command.args(["-c", "import mlx_lm"]);
-        let ended = process::run(command, Duration::from_secs(20), &self.cancel)?;
-        if ended.failure.is_some() {
-            self.report.left_out.push("mlx-lm: `python3` has no mlx_lm".to_owned());
+        let ended = self.processes.run(command, limit)?;
+        let told = match &ended.failure {
+            Some(late @ Why::Late(_)) => format!("mlx-lm: its import: {late}"),
+            Some(Why::Failed(_)) => "mlx-lm: `python3` has no mlx_lm".to_owned(),
+            None => return Ok(true),
+        };
+        self.report.left_out.push(told);
+        Ok(false)
+    }
+
+    /// Returns false where a call of `python3` would only ask the user to install it, as macOS'
+    /// own does without the command line tools.
+    fn has_python(&self, limit: Duration) -> Result<bool> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path).map(|folder| folder.join("python3"));
+        let first = { found }.find(|file| file.exists());
+        if !cfg!(target_os = "macos") || first.as_deref() != Some(Path::new(STAND_IN)) {
+            return Ok(true);
         }
-        Ok(ended.failure.is_none())
+        let mut command = Command::new("xcode-select");
+        command.arg("-p");
+        Ok(self.processes.run(command, limit)?.failure.is_none())
     }
 
     /// A model's speed with our kernels and with MLX's, and mlx-lm's where it is there. MLX's on a
@@ -269,7 +346,7 @@ impl<'a> Trial<'a> {
             }
             let step = format!("{} on {device}, {}", measured.name(), kernels.told());
             let arguments = measured.arguments(&device);
-            match self.ml(&arguments, kernels, LONGEST_SPEED)? {
+            match self.ml(&arguments, kernels, self.limits.speed)? {
                 Some(ended) => {
                     self.speed(&step, Speed::of(measured.name(), kernels.name(), &ended), &ended)
                 }
@@ -280,13 +357,13 @@ impl<'a> Trial<'a> {
             return Ok(());
         }
         let step = format!("{}, mlx-lm", measured.name());
-        let Some(limit) = self.left(LONGEST_SPEED) else {
+        let Some(limit) = self.left(self.limits.speed) else {
             self.leave_out(&step);
             return Ok(());
         };
         let mut command = Command::new("python3");
         command.args(measured.of_mlx_lm());
-        let ended = process::run(command, limit, &self.cancel)?;
+        let ended = self.processes.run(command, limit)?;
         let speed = Speed::of(measured.name(), "mlx-lm", &ended);
         self.progress(&step, &speed.told(), &ended);
         // What fails in another program is no fault of this one.
@@ -311,17 +388,12 @@ impl<'a> Trial<'a> {
         arguments: &[String],
         kernels: Kernels,
     ) -> Result<Option<Ended>> {
-        let Some(ended) = self.ml(arguments, kernels, LONGEST)? else {
+        let Some(ended) = self.ml(arguments, kernels, self.limits.step)? else {
             self.leave_out(step);
             return Ok(None);
         };
-        match &ended.failure {
-            // A machine that has no time left is not at fault.
-            Some(Why::Late(limit)) if *limit < LONGEST => {
-                self.report.left_out.push(format!("{step}: it had {} s left", limit.as_secs()));
-            }
-            Some(why) => self.wrong(step, why.to_string()),
-            None => {}
+        if let Some(why) = &ended.failure {
+            self.wrong(step, why.to_string());
         }
         Ok(Some(ended))
     }
@@ -330,7 +402,13 @@ impl<'a> Trial<'a> {
     fn ml(&self, arguments: &[String], kernels: Kernels, most: Duration) -> Result<Option<Ended>> {
         let Some(limit) = self.left(most) else { return Ok(None) };
         let mut command = Command::new(&self.program);
-        command.args(arguments).env_remove("ML_MODEL");
+        command.args(arguments);
+        // What the caller's environment says of `ml` and of MLX is not tried.
+        for (variable, _) in env::vars_os() {
+            if variable.to_str().is_some_and(is_setting) {
+                command.env_remove(variable);
+            }
+        }
         for variable in KERNELS {
             match kernels {
                 Kernels::Mlx => command.env(variable, "off"),
@@ -340,17 +418,17 @@ impl<'a> Trial<'a> {
                 Kernels::Ours => &mut command,
             };
         }
-        process::run(command, limit, &self.cancel).map(Some)
+        self.processes.run(command, limit).map(Some)
     }
 
-    /// The time of a step that takes `most`; `None` where none is left.
+    /// The time of a step that takes `most`; `None` where too little is left.
     fn left(&self, most: Duration) -> Option<Duration> {
-        let left = self.budget.checked_sub(self.began.elapsed())?;
-        Some(left.min(most))
+        self.limits.left(most, self.began.elapsed())
     }
 
     fn leave_out(&mut self, step: &str) {
-        self.report.left_out.push(format!("{step}: no time was left"));
+        let least = Limits::LEAST.as_secs();
+        self.report.left_out.push(format!("{step}: less than {least} s were left"));
     }
 
     fn wrong(&mut self, step: &str, what: String) {
@@ -364,6 +442,12 @@ impl<'a> Trial<'a> {
     }
 }
 
+/// Returns true for a variable that changes what is computed, but for those of the report itself.
+fn is_setting(variable: &str) -> bool {
+    let is_own = KERNELS.contains(&variable) || variable == STARTED;
+    !is_own && ["ML_", "MLX_"].iter().any(|start| variable.starts_with(start))
+}
+
 fn step(network: Network, device: &str, kernels: Kernels) -> String {
     format!("{} on {device}, {}", name(network), kernels.told())
 }
@@ -371,4 +455,32 @@ fn step(network: Network, device: &str, kernels: Kernels) -> String {
 /// As the command line spells it.
 fn name(network: Network) -> String {
     network.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Limits, is_setting};
+
+    #[test]
+    fn no_step_begins_with_too_little_time() {
+        let seconds = Duration::from_secs;
+        let limits = Limits { whole: seconds(100), step: seconds(40), speed: seconds(45) };
+        for (elapsed, left) in
+            [(0, Some(40)), (60, Some(40)), (65, Some(35)), (70, Some(30)), (71, None), (101, None)]
+        {
+            assert_eq!(limits.left(limits.step, seconds(elapsed)), left.map(seconds), "{elapsed}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_caller_are_known_by_their_names() {
+        for name in ["ML_MODEL", "ML_THREADS", "MLX_METAL_FAST_SYNCH"] {
+            assert!(is_setting(name), "{name}");
+        }
+        for name in ["ML_METAL_KERNELS", "ML_STARTED_WITH_CUDA", "HOME", "HTML_X"] {
+            assert!(!is_setting(name), "{name}");
+        }
+    }
 }

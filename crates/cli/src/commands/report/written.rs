@@ -78,6 +78,13 @@ pub struct Compared {
     pub distance: Distance,
 }
 
+impl Report {
+    /// Returns true where something was compared and nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.wrong.is_empty() && !self.answers.is_empty()
+    }
+}
+
 /// The sentence that says what is wrong, or that nothing is.
 pub fn verdict(report: &Report) -> String {
     let tried = format!(
@@ -119,10 +126,12 @@ mod tests {
     #[test]
     fn the_sentence_says_that_nothing_is_wrong_or_how_much() {
         assert_eq!(verdict(&report()), "Nothing is wrong: 1 comparison and 0 speeds on metal.");
+        assert!(report().is_sound());
         let finding = Finding { step: "memory".into(), what: "a prompt was taken".into() };
         assert_eq!(finding.to_string(), "memory: a prompt was taken");
         let wrong = Report { wrong: vec![finding.clone(), finding], ..report() };
         assert_eq!(verdict(&wrong), "2 things wrong, of 1 comparison and 0 speeds on metal.");
+        assert!(!wrong.is_sound());
     }
 
     #[test]
@@ -131,5 +140,6 @@ mod tests {
         assert!(verdict(&some).ends_with("on metal. 1 step left out."), "{}", verdict(&some));
         let none = Report { answers: Vec::new(), ..some };
         assert_eq!(verdict(&none), "Nothing could be compared. 1 step left out.");
+        assert!(!none.is_sound());
     }
 }

@@ -15,7 +15,7 @@ impl Scheduler<'_> {
         self.shared.finished(&metrics);
         self.shared.leave();
         self.beat();
-        row.finish(result.map_err(Error::from), metrics);
+        row.finish(result.map_err(|error| self.shared.told(error.into())), metrics);
     }
 
     /// After a request's end: gives back what nothing needs any more, and tells those that go on

@@ -211,6 +211,7 @@ impl Weights {
         let parameters = shape.iter().map(|&size| size as u64).product();
         let blocks = bytes("blocks", &[experts, output, input / 32, 16], parameters)?;
         let scales = bytes("scales", &[experts, output, input / 32], 0)?;
+        self.at(name).check_exponents_f16(QuantMode::Mxfp4, &scales)?;
         let weight = if self.describes() {
             blocks
         } else {

@@ -79,6 +79,9 @@ impl Weights {
         let weight = scales_of.unpack(&bytes, &scales, dtype)?;
         // Before the next one is read: what is in F32 is then free.
         weight.eval()?;
+        if dtype == Dtype::F16 {
+            self.check_f16(&self.name(name), &weight)?;
+        }
         Ok(weight)
     }
 }

@@ -1,13 +1,12 @@
 //! Adapters of modules: of a module of which a rank has a part, that part.
 
-use mlx_ffi::{Array, ops};
+use mlx_ffi::{Array, Dtype, ops};
 
 use super::Weights;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::Lora;
 use crate::weights::Cut;
-use crate::weights::adapter::Taken;
-use crate::weights::source::TensorHeader;
+use crate::weights::adapter::{Factor, Taken};
 
 impl Weights {
     /// The adapter of the module under this cursor, whose weight is `[output, input]`.
@@ -33,11 +32,17 @@ impl Weights {
         let part = cut.and_then(|cut| cut.part("weight", shape));
         let whole = part.as_ref().map_or(shape, |part| &part.whole);
         let Some(taken) = adapter.take(&self.prefix, whole)? else { return Ok(None) };
+        // No type that stands for another one differs from it in size.
         self.shared.totals.borrow_mut().bytes += taken.bytes(self.shared.dtype);
-        let factor = |header: &TensorHeader| {
-            self.read(&adapter.files, header, self.shared.dtype.unwrap_or(header.dtype))
+        let factor = |factor: &Factor| {
+            let dtype = self.factor_dtype(factor.header.dtype);
+            let array = self.read(&adapter.files, &factor.header, dtype)?;
+            if dtype == Dtype::F16 && factor.header.dtype != Dtype::F16 {
+                self.check_f16(&factor.name, &array)?;
+            }
+            Ok::<Array, Error>(array)
         };
-        let [a, b] = [factor(&taken.a.header)?, factor(&taken.b.header)?];
+        let [a, b] = [factor(&taken.a)?, factor(&taken.b)?];
         let Some(cut) = cut.filter(|_| !self.describes()) else {
             return Ok(Some((taken, [a, b])));
         };
