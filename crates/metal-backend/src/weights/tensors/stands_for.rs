@@ -90,7 +90,7 @@ impl Weights {
 }
 
 const TOO_LARGE: &str = "values that may be too large";
-const TOO_SMALL: &str = "scales or biases that are too small";
+const TOO_SMALL: &str = "scales that are all too small";
 
 /// Names the fault of affine groups that do not fit f16.
 fn refuses_affine(bits: i32, scales: &Array, biases: &Array) -> Result<Option<&'static str>> {
