@@ -24,7 +24,9 @@ mod x;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use self::lanes::{CHUNK, LANES};
+#[cfg(target_arch = "x86_64")]
+use self::lanes::CHUNK;
+use self::lanes::LANES;
 use self::product::{Product, Scratch};
 use self::source::Source;
 #[cfg(target_arch = "x86_64")]

@@ -102,8 +102,8 @@ fn refuses_affine(bits: i32, scales: &Array, biases: &Array) -> Result<Option<&'
     if bound.is_nan() || bound > LARGEST {
         return Ok(Some(TOO_LARGE));
     }
-    // Beside a scale that keeps its bits, what smaller ones lose is no more than it loses by its own
-    // rounding. What is f16 already stays as it is.
+    // Beside a scale that keeps its bits, smaller ones lose no more than it loses by its rounding.
+    // What is f16 already stays as it is.
     let most = largest(&of_scales)?;
     let loses = scales.dtype() != Dtype::F16 && most > 0.0 && most < SMALLEST;
     Ok(loses.then_some(TOO_SMALL))
