@@ -16,7 +16,7 @@ use crate::fields::table::{Effect, Field};
 use crate::http::response::json_response;
 use crate::protocol::anthropic::tables as anthropic;
 use crate::protocol::google::tables as google;
-use crate::protocol::llama_server::tables as llama;
+use crate::protocol::llama_server::{error as llama_error, tables as llama};
 use crate::protocol::ollama::tables as ollama;
 use crate::protocol::openai::{batch_tables, foreign, tables};
 use crate::protocol::own::tables as own;
@@ -224,7 +224,7 @@ const POSTS: &[Endpoint] = &[
         path: "/v1/rerank",
         about: "Order documents by how well they fit a query",
         tables: &[own::RERANK],
-        answer: "Object",
+        answer: "ObjectOrObjects",
         error: "Error",
         one_of: &["documents", "texts"],
     },
@@ -232,23 +232,23 @@ const POSTS: &[Endpoint] = &[
         path: "/completion",
         about: "Continue a text, in the form of llama.cpp's server",
         tables: &[tables::SAMPLING, foreign::GENERATING, llama::BOTH, llama::COMPLETION],
-        answer: "Object",
-        error: "Error",
+        answer: "ObjectOrObjects",
+        error: "LlamaError",
         one_of: &[],
     },
     Endpoint {
         path: "/infill",
         about: "Fill in a text between two others, in the form of llama.cpp's server",
         tables: &[tables::SAMPLING, foreign::GENERATING, llama::BOTH, llama::INFILL],
-        answer: "Object",
-        error: "Error",
+        answer: "ObjectOrObjects",
+        error: "LlamaError",
         one_of: &[],
     },
     Endpoint {
         path: "/v1/reranking",
         about: "The same as /v1/rerank",
         tables: &[own::RERANK],
-        answer: "Object",
+        answer: "ObjectOrObjects",
         error: "Error",
         one_of: &["documents", "texts"],
     },
@@ -368,6 +368,7 @@ pub fn document(limits: &Limits) -> Json {
             path if path.starts_with("/api/") => "OllamaError",
             path if path.starts_with("/v1beta/") => "GoogleError",
             path if path.starts_with("/v1/messages") => "MessageError",
+            path if llama_error::is_own(path) => "LlamaError",
             _ => "Error",
         };
         let mut operation = json!({
