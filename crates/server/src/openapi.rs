@@ -256,7 +256,7 @@ const POSTS: &[Endpoint] = &[
         path: "/v2/rerank",
         about: "The same, under the path of Cohere's newer clients",
         tables: &[own::RERANK],
-        answer: "Object",
+        answer: "ObjectOrObjects",
         error: "Error",
         one_of: &["documents", "texts"],
     },
