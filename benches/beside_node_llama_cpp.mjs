@@ -4,9 +4,9 @@
 //   cargo build --release --bin ml
 //   node benches/beside_node_llama_cpp.mjs FILE.gguf [TURNS] [PROMPT] [NEW] [ML]
 //
-// node-llama-cpp carries builds of llama.cpp for several processors, and takes the best one; nothing is
-// compiled. It is found from the current folder. Both programs use two threads and warm up in each turn.
-// `beside_llama.py` does the same with a llama-bench that was built here.
+// node-llama-cpp carries builds of llama.cpp for several processors, and takes the best one.
+// Nothing is compiled. It is found from the current folder. Both programs use two threads, and
+// warm up in each turn. `beside_llama.py` does the same with a llama-bench that was built here.
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";

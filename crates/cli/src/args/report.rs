@@ -49,7 +49,7 @@ of the environment. Exits with 1 when something is wrong, or when nothing could 
 
 Examples:
   ml report
-  ml report --quick --output /tmp/report.json
+  ml report --quick --output report.json
   ml report --backend cpu")]
 pub struct ReportArgs {
     /// Write the report into this file

@@ -103,7 +103,6 @@ impl<'a> Groups<'a> {
 }
 
 /// The scales of one row, chunk after chunk.
-#[derive(Clone, Copy)]
 pub(crate) struct Scales<'a> {
     groups: &'a Groups<'a>,
     row: usize,

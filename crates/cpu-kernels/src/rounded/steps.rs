@@ -126,18 +126,18 @@ impl Steps<'_> {
             let of_chunk = of_quad / QUAD;
             let mut codes = [[_mm512_setzero_si512(); 2]; QUAD];
             for i in 0..QUAD {
-                codes[i] = codes_of::<KIND>(&bytes[i * of_chunk..][..of_chunk], of_chunk);
+                codes[i] = codes_of::<KIND>(&bytes[i * of_chunk..][..of_chunk]);
             }
-            self.quad::<M, P>(x, (quad, QUAD), &codes, &mut scales, &mut totals);
+            self.quad::<M, P>(x, quad, &codes, &mut scales, &mut totals);
         }
         if !rest.is_empty() {
             let mut codes = [[_mm512_setzero_si512(); 2]; QUAD];
             let chunks = rest.chunks(of_quad / QUAD);
             let len = chunks.len();
             for (codes, bytes) in codes.iter_mut().zip(chunks) {
-                *codes = codes_of::<KIND>(bytes, bytes.len());
+                *codes = codes_of::<KIND>(bytes);
             }
-            self.quad::<M, P>(x, (count, len), &codes, &mut scales, &mut totals);
+            self.quad::<M, P>(x, count, &codes[..len], &mut scales, &mut totals);
         }
         for part in 0..x.sums[0].len() {
             let bias = match KIND {
@@ -157,14 +157,14 @@ impl Steps<'_> {
         totals
     }
 
-    /// Adds the products of up to four chunks, those from `QUAD * quad` on, to `totals`.
+    /// Adds the products of up to four chunks, whose first one is `QUAD * quad`, to `totals`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni,fma,f16c")]
     fn quad<const M: usize, const P: usize>(
         &self,
         x: &Rows<'_, M>,
-        (quad, chunks): (usize, usize),
-        codes: &[[__m512i; 2]; QUAD],
+        quad: usize,
+        codes: &[[__m512i; 2]],
         of_row: &mut Scales<'_>,
         totals: &mut [__m512; M],
     ) {
@@ -176,8 +176,8 @@ impl Steps<'_> {
         }
         for i in 0..M {
             let mut dots = [_mm512_setzero_si512(); QUAD];
-            for (at, [a, b, c, d]) in x.bytes[i][QUAD * quad..][..chunks].iter().enumerate() {
-                let [first, second] = codes[at];
+            let chunks = x.bytes[i][QUAD * quad..].iter().zip(codes);
+            for (at, ([a, b, c, d], &[first, second])) in chunks.enumerate() {
                 let mut sums = _mm512_dpbusd_epi32(_mm512_setzero_si512(), first, line(c));
                 sums = _mm512_dpbusd_epi32(sums, second, line(d));
                 sums = _mm512_slli_epi32::<8>(sums);
@@ -219,13 +219,13 @@ fn floats(from: &[f32; LANES]) -> __m512 {
     unsafe { _mm512_loadu_ps(from.as_ptr()) }
 }
 
-/// A chunk of codes, each in a byte: a lane has eight neighbours, four in each vector. Codes after
-/// the first `len` bytes are 0.
+/// A chunk of codes, each in a byte: a lane has eight neighbours, four in each vector. Codes that
+/// a row's end leaves out are 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-fn codes_of<const KIND: u8>(bytes: &[u8], len: usize) -> [__m512i; 2] {
-    let size = CHUNK / 8 * bits(KIND);
-    assert!(bytes.len() == len && 0 < len && len <= size);
+fn codes_of<const KIND: u8>(bytes: &[u8]) -> [__m512i; 2] {
+    let (len, size) = (bytes.len(), CHUNK / 8 * bits(KIND));
+    assert!(0 < len && len <= size);
     // SAFETY: by the assertion, what the masks let be read lies inside the slice, and the arrays
     // have 64 and 16 bytes.
     unsafe {

@@ -61,7 +61,7 @@ impl Weights {
     /// [`check_packed_f16`](Self::check_packed_f16), of scales of 8 bits.
     ///
     /// # Errors
-    /// As there.
+    /// A group whose values may be beyond f16; scales that all lose bits in f16.
     pub(super) fn check_exponents_f16(&self, mode: QuantMode, scales: &Array) -> Result<()> {
         if !self.reads_f16_for_bf16() {
             return Ok(());
